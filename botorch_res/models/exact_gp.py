@@ -1,0 +1,296 @@
+r"""The exact-GP view of a BoTorch model.
+
+Robust Entropy Search needs more of a Gaussian process than ``model.posterior``
+gives: its factors, its noise, and its moments in the model's own space. ``ExactGPView``
+reads them once from a BoTorch model and keeps a frozen copy.
+
+Everything behind the view lives in the *model's space*: inputs after the input
+transform, outcomes after the outcome transform. ``transform_inputs`` and
+``untransform_outcomes`` are the two doors to the user's units.
+
+A batch of models (replicates, or an ensemble over hyperparameters) is one more
+leading dimension. As in BoTorch, the model's ``batch_shape`` stands directly before
+the ``n x d`` of a set of points, so points have the shape
+``... x batch_shape x n x d`` (or broadcast with it).
+
+References:
+.. [Rasmussen2006gaussian]
+    C. E. Rasmussen and C. K. I. Williams. Gaussian Processes for Machine Learning.
+    MIT Press, 2006. Algorithm 2.1.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.models.gpytorch import GPyTorchModel, MultiTaskGPyTorchModel
+from botorch.models.model import Model
+from botorch.models.transforms.outcome import (
+    ChainedOutcomeTransform,
+    StratifiedStandardize,
+)
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.models import ExactGP
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+from torch.nn import Module
+
+
+class JointPosterior(NamedTuple):
+    """Moments of the noise-free function at a set of points, in the model's space.
+
+    Attributes:
+        mean: ``... x batch_shape x n``.
+        covariance: ``... x batch_shape x n x n``.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+
+class ExactGPView(Module):
+    """A frozen copy of what an exact single-output GP knows, in the model's space.
+
+    The model itself is left in the mode and state in which it was found, and later
+    changes to it do not reach the view.
+
+    Attributes:
+        batch_shape: The model's batch shape.
+        train_inputs: ``batch_shape x t x d`` transformed training inputs.
+        train_targets: ``batch_shape x t`` transformed training targets.
+        noise: ``batch_shape x t`` noise variance of each observation.
+        mean_module: The prior mean.
+        covar_module: The kernel.
+        outcome_offset: ``batch_shape x 1``; user units are
+            ``outcome_offset + outcome_scale * value``.
+        outcome_scale: ``batch_shape x 1``.
+        cholesky: ``batch_shape x t x t`` lower factor of the noisy training
+            covariance.
+        residual: ``batch_shape x t`` targets minus prior mean.
+    """
+
+    train_inputs: Tensor
+    train_targets: Tensor
+    noise: Tensor
+    outcome_offset: Tensor
+    outcome_scale: Tensor
+    cholesky: Tensor
+    residual: Tensor
+    whitener: Tensor
+    whitened_residual: Tensor
+
+    def __init__(self, model: Model) -> None:
+        """Read a model.
+
+        Args:
+            model: A single-output exact GP with training data, such as
+                ``SingleTaskGP``, single, batched or ensemble.
+
+        Raises:
+            UnsupportedError: If the model is not an exact single-output GP with
+                Gaussian noise, a one-to-one input transform and an affine outcome
+                transform.
+            InputDataError: If it has no training data, or data that are not finite.
+        """
+        super().__init__()
+        gp: Any = model  # BoTorch's attributes are not typed
+        _check_supported(gp)
+        self.batch_shape = torch.Size(gp.batch_shape)
+        self.mean_module = _frozen_copy(gp.mean_module)
+        self.covar_module = _frozen_copy(gp.covar_module)
+        transform = getattr(gp, "input_transform", None)
+        self.input_transform = None if transform is None else _frozen_copy(transform)
+
+        with torch.no_grad():
+            inputs = gp.train_inputs[0]
+            if transform is not None and not gp._has_transformed_inputs:
+                inputs = transform.preprocess_transform(inputs)
+            targets = gp.train_targets.detach()
+            shape = torch.Size([*self.batch_shape, inputs.shape[-2]])
+            offset, scale = _affine_outcome(gp, targets)
+            data = {
+                "train_inputs": inputs.detach().expand(*shape, inputs.shape[-1]),
+                "train_targets": targets.expand(shape),
+                "noise": gp.likelihood.noise.detach().expand(shape),
+                "outcome_offset": offset.expand(*self.batch_shape, 1),
+                "outcome_scale": scale.expand(*self.batch_shape, 1),
+            }
+            _check_finite(data)
+            for name, value in data.items():
+                self.register_buffer(name, value.clone())
+            self._factorise()
+
+    def _factorise(self) -> None:
+        """Make, once, the factors that every prediction uses."""
+        covariance = self.prior_covariance(self.train_inputs, self.train_inputs)
+        # A repair is announced by ``psd_safe_cholesky`` with the jitter it took.
+        cholesky = psd_safe_cholesky(covariance + torch.diag_embed(self.noise))
+        residual = self.train_targets - self.prior_mean(self.train_inputs)
+        identity = torch.eye(
+            cholesky.shape[-1], dtype=cholesky.dtype, device=cholesky.device
+        )
+        whitener = torch.linalg.solve_triangular(cholesky, identity, upper=False)
+        self.register_buffer("cholesky", cholesky)
+        self.register_buffer("residual", residual)
+        self.register_buffer("whitener", whitener)
+        self.register_buffer(
+            "whitened_residual", (whitener @ residual.unsqueeze(-1)).squeeze(-1)
+        )
+
+    @property
+    def observation_noise(self) -> Tensor:
+        """Noise variance of a new observation: the average over the data.
+
+        This is BoTorch's convention, too; for an inferred noise level it is that
+        level. Shape ``batch_shape``.
+        """
+        return self.noise.mean(dim=-1)
+
+    def transform_inputs(self, X: Tensor) -> Tensor:
+        """Carry points from the user's units to the model's space.
+
+        Args:
+            X: ``... x batch_shape x n x d`` points in the user's units.
+
+        Returns:
+            The same points in the model's space.
+        """
+        return X if self.input_transform is None else self.input_transform(X)
+
+    def untransform_outcomes(self, values: Tensor) -> Tensor:
+        """Carry outcomes from the model's space to the user's units.
+
+        Args:
+            values: ``... x batch_shape x n`` outcomes in the model's space.
+
+        Returns:
+            The same outcomes in the user's units.
+        """
+        return self.outcome_offset + self.outcome_scale * values
+
+    def prior_mean(self, X: Tensor) -> Tensor:
+        """Prior mean.
+
+        Args:
+            X: ``... x batch_shape x n x d`` points in the model's space.
+
+        Returns:
+            ``... x batch_shape x n`` prior means.
+        """
+        mean: Tensor = self.mean_module(X)
+        return mean
+
+    def prior_covariance(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """Prior covariance between all pairs of points.
+
+        Args:
+            X1: ``... x batch_shape x n x d`` points in the model's space.
+            X2: ``... x batch_shape x m x d`` points in the model's space.
+
+        Returns:
+            ``... x batch_shape x n x m`` covariances.
+        """
+        covariance: Tensor = self.covar_module(X1, X2).to_dense()
+        return covariance
+
+    def joint_posterior(self, X: Tensor) -> JointPosterior:
+        """Joint posterior moments of the noise-free function, differentiable in ``X``.
+
+        Args:
+            X: ``... x batch_shape x n x d`` points in the model's space.
+
+        Returns:
+            The moments of each of the ``... x batch_shape`` sets of ``n`` points.
+        """
+        whitened = self.whitener @ self.prior_covariance(self.train_inputs, X)
+        shift = (whitened.mT @ self.whitened_residual.unsqueeze(-1)).squeeze(-1)
+        return JointPosterior(
+            mean=self.prior_mean(X) + shift,
+            covariance=self.prior_covariance(X, X) - whitened.mT @ whitened,
+        )
+
+
+def _frozen_copy(module: Module) -> Module:
+    """Copy a module in evaluation mode, its parameters closed to autograd."""
+    copy: Module = deepcopy(module).eval().requires_grad_(False)
+    return copy
+
+
+def _check_supported(model: Any) -> None:
+    """Raise unless the view's formulas are those of the model."""
+    name = type(model).__name__
+    if not all(isinstance(model, base) for base in (ExactGP, GPyTorchModel)):
+        raise UnsupportedError(
+            f"Expected an exact GP such as SingleTaskGP, but got {name}."
+        )
+    if isinstance(model, MultiTaskGPyTorchModel) or model.num_outputs != 1:
+        raise UnsupportedError(
+            f"Expected a single-output model, but got {name} with "
+            f"{model.num_outputs} output(s); multi-task models are not supported."
+        )
+    if model.train_inputs is None or model.train_targets is None:
+        raise InputDataError(
+            f"Expected a model with training data, but {name} has none."
+        )
+    for attribute in ("mean_module", "covar_module"):
+        if not isinstance(getattr(model, attribute, None), Module):
+            raise UnsupportedError(
+                f"Expected {name}.{attribute} to be a module, but got "
+                f"{getattr(model, attribute, None)!r}; a fully Bayesian model must be "
+                "fitted first."
+            )
+    # Exact types: subclasses of either change what ``noise`` means.
+    if type(model.likelihood) not in (GaussianLikelihood, FixedNoiseGaussianLikelihood):
+        raise UnsupportedError(
+            "Expected the likelihood to be GaussianLikelihood or "
+            "FixedNoiseGaussianLikelihood, but got "
+            f"{type(model.likelihood).__name__}."
+        )
+    transform = getattr(model, "input_transform", None)
+    if transform is not None and transform.is_one_to_many:
+        raise UnsupportedError(
+            "Expected an input transform that maps one point to one point, but got "
+            f"{type(transform).__name__}."
+        )
+
+
+def _is_affine(transform: Any) -> bool:
+    """Whether an outcome transform is one affine map for all inputs."""
+    if isinstance(transform, ChainedOutcomeTransform):
+        return all(_is_affine(link) for link in transform.values())
+    return bool(transform._is_linear) and not isinstance(
+        transform, StratifiedStandardize
+    )
+
+
+def _affine_outcome(model: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Offset and scale, ``batch_shape x 1``, of the outcome transform's inverse."""
+    zero = torch.zeros_like(targets[..., :1])
+    transform = getattr(model, "outcome_transform", None)
+    if transform is None:
+        return zero, torch.ones_like(zero)
+    if not _is_affine(transform):
+        raise UnsupportedError(
+            "Expected an affine outcome transform such as Standardize, but got "
+            f"{type(transform).__name__}."
+        )
+    offset = transform.untransform(zero.unsqueeze(-1))[0].squeeze(-1)
+    one = transform.untransform(torch.ones_like(zero).unsqueeze(-1))[0].squeeze(-1)
+    return offset, one - offset
+
+
+def _check_finite(data: dict[str, Tensor]) -> None:
+    """Raise if there are no data, or one of the tensors is not finite."""
+    if data["train_targets"].shape[-1] == 0:
+        raise InputDataError(
+            "Expected a model with training data, but it has 0 points."
+        )
+    for name, value in data.items():
+        bad = int((~torch.isfinite(value)).sum())
+        if bad:
+            raise InputDataError(
+                f"Expected finite {name}, but {bad} of {value.numel()} are not."
+            )
