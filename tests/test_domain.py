@@ -1,0 +1,327 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from botorch_res import RobustDomain
+
+BOUNDS = torch.tensor([[-1.0, 10.0, 0.0], [1.0, 20.0, 0.5]], dtype=torch.double)
+X_CHOICES = torch.tensor([[0.0, 11.0], [0.5, 12.0], [-1.0, 20.0]], dtype=torch.double)
+THETA_CHOICES = torch.tensor([[0.0], [0.2], [0.5], [0.1]], dtype=torch.double)
+
+
+@st.composite
+def columns_and_points(draw):
+    """A dimension, uncontrollable columns in any order, and points of any batch."""
+    dim = draw(st.integers(2, 7))
+    order = draw(st.permutations(range(dim)))
+    uncontrollable = order[: draw(st.integers(1, dim - 1))]
+    batch_shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    seed = draw(st.integers(0, 2**16))
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.rand(*batch_shape, dim, generator=generator, dtype=torch.double)
+    return uncontrollable, z
+
+
+def unit_domain(dim, uncontrollable, **kwargs):
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, dim)
+    return RobustDomain(bounds, uncontrollable, **kwargs)
+
+
+class TestSplitAndJoin:
+    @given(columns_and_points())
+    def test_join_inverts_split(self, case):
+        uncontrollable, z = case
+        domain = unit_domain(z.shape[-1], uncontrollable)
+        x, theta = domain.split(z)
+        assert x.shape == (*z.shape[:-1], domain.x_dim)
+        assert theta.shape == (*z.shape[:-1], domain.theta_dim)
+        assert torch.equal(domain.join(x, theta), z)
+
+    @given(columns_and_points())
+    def test_columns_are_where_they_are_said_to_be(self, case):
+        uncontrollable, z = case
+        domain = unit_domain(z.shape[-1], uncontrollable)
+        x, theta = domain.split(z)
+        controllable = sorted(set(range(z.shape[-1])) - set(uncontrollable))
+        assert domain.controllable == tuple(controllable)
+        assert domain.uncontrollable == tuple(uncontrollable)
+        for j, column in enumerate(uncontrollable):
+            assert torch.equal(theta[..., j], z[..., column])
+        for j, column in enumerate(controllable):
+            assert torch.equal(x[..., j], z[..., column])
+
+    def test_bounds_follow_the_columns(self):
+        domain = RobustDomain(BOUNDS, [2, 0])
+        assert domain.theta_bounds.tolist() == [[0.0, -1.0], [0.5, 1.0]]
+        assert domain.x_bounds.tolist() == [[10.0], [20.0]]
+        assert (domain.dim, domain.x_dim, domain.theta_dim) == (3, 1, 2)
+
+    def test_join_broadcasts(self):
+        domain = RobustDomain(BOUNDS, [1])
+        x = torch.rand(5, 1, 2, dtype=torch.double)
+        theta = torch.rand(4, 1, dtype=torch.double)
+        z = domain.join(x, theta)
+        assert z.shape == (5, 4, 3)
+        assert torch.equal(z[3, 2], torch.stack([x[3, 0, 0], theta[2, 0], x[3, 0, 1]]))
+        assert torch.equal(domain.join(x[0, 0], theta)[1, [0, 2]], x[0, 0])
+
+    def test_gradient_passes(self):
+        domain = RobustDomain(BOUNDS, [1])
+        x = torch.rand(4, 2, dtype=torch.double, requires_grad=True)
+        theta = torch.rand(1, dtype=torch.double, requires_grad=True)
+        weight = torch.tensor([2.0, 3.0, 5.0], dtype=torch.double)
+        (domain.join(x, theta) @ weight).sum().backward()
+        assert torch.equal(x.grad, weight[[0, 2]].expand(4, 2))
+        assert theta.grad.tolist() == [12.0]
+        z = torch.rand(4, 3, dtype=torch.double, requires_grad=True)
+        domain.split(z)[1].sum().backward()
+        assert z.grad[0].tolist() == [0.0, 1.0, 0.0]
+
+    def test_wrong_widths(self):
+        domain = RobustDomain(BOUNDS, [1])
+        with pytest.raises(
+            BotorchTensorDimensionError,
+            match=r"`z` of shape batch_shape x 3, got shape \(4, 2\)",
+        ):
+            domain.split(torch.zeros(4, 2))
+        with pytest.raises(BotorchTensorDimensionError, match=r"`x`.*got shape \(\)"):
+            domain.join(torch.tensor(0.0), torch.zeros(1))
+        with pytest.raises(BotorchTensorDimensionError, match=r"`theta`.*\(4, 2\)"):
+            domain.join(torch.zeros(2), torch.zeros(4, 2))
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"must broadcast, got \(3,\) and \(4,\)"
+        ):
+            domain.join(torch.zeros(3, 2), torch.zeros(4, 1))
+
+    def test_stays_on_the_device(self):
+        domain = RobustDomain(BOUNDS, [1])
+        with FakeTensorMode():
+            # The constructor reads values, which fake tensors do not have: move the
+            # columns of a finished domain.
+            for name in ("_x_columns", "_theta_columns", "_z_columns"):
+                columns = torch.empty(
+                    getattr(domain, name).shape, dtype=torch.long, device="cuda"
+                )
+                object.__setattr__(domain, name, columns)
+            z = torch.empty(5, 3, device="cuda", requires_grad=True)
+            joined = domain.join(*domain.split(z))
+            joined.sum().backward()
+        assert joined.device.type == z.grad.device.type == "cuda"
+
+
+class TestKinds:
+    def test_four_kinds(self):
+        for x_choices in (None, X_CHOICES):
+            for theta_choices in (None, THETA_CHOICES):
+                domain = RobustDomain(BOUNDS, [2], x_choices, theta_choices)
+                assert domain.x_is_finite == (x_choices is not None)
+                assert domain.theta_is_finite == (theta_choices is not None)
+
+    def test_all_pairs(self):
+        pairs = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES).all_pairs()
+        assert pairs.shape == (3, 4, 3)
+        for i, x in enumerate(X_CHOICES.tolist()):
+            for j, theta in enumerate(THETA_CHOICES.tolist()):
+                assert pairs[i, j].tolist() == x + theta
+
+    def test_all_pairs_needs_two_finite_sets(self):
+        with pytest.raises(UnsupportedError, match=r"has no theta_choices\.$"):
+            RobustDomain(BOUNDS, [2], X_CHOICES).all_pairs()
+        with pytest.raises(UnsupportedError, match=r"no x_choices and no theta_"):
+            RobustDomain(BOUNDS, [2]).all_pairs()
+
+
+class TestSampling:
+    def test_boxes_are_filled(self):
+        domain = RobustDomain(BOUNDS, [1])
+        z = domain.sample(256, seed=1)
+        assert z.shape == (256, 3)
+        unit = (z - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
+        assert ((unit >= 0) & (unit < 1)).all()
+        # A Sobol sequence puts exactly 16 of 256 points in each of 4 x 4 boxes.
+        cells = (unit * 4).long()
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            counts = torch.bincount(cells[:, i] * 4 + cells[:, j], minlength=16)
+            assert counts.tolist() == [16] * 16
+        x, theta = domain.sample_x(8, seed=1), domain.sample_theta(8, seed=1)
+        assert x.shape == (8, 2)
+        assert theta.shape == (8, 1)
+        assert (theta >= 10).all()
+        assert (theta <= 20).all()
+
+    @pytest.mark.parametrize("dtype", [torch.float, torch.double])
+    def test_finite_sets_are_drawn_evenly(self, dtype):
+        domain = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES).to(dtype)
+        x, theta = domain.split(domain.sample(96, seed=3))
+        assert domain.x_choices.dtype == x.dtype == dtype
+        for part, choices in ((x, domain.x_choices), (theta, domain.theta_choices)):
+            hits = (part.unsqueeze(-2) == choices).all(-1)
+            assert hits.sum(-1).tolist() == [1] * 96
+            expected = 96 / len(choices)
+            assert (hits.sum(0) - expected).abs().max() <= 2
+        assert domain.sample_x(5, seed=0).shape == (5, 2)
+        assert domain.sample_theta(5, seed=0).shape == (5, 1)
+
+    def test_finite_theta_and_box_are_filled_jointly(self):
+        domain = RobustDomain(BOUNDS, [2], theta_choices=THETA_CHOICES)
+        x, theta = domain.split(domain.sample(64, seed=5))
+        # 16 points for each theta, and each theta's x in both halves of the box.
+        for choice in THETA_CHOICES:
+            of_choice = x[(theta == choice).all(-1)]
+            assert len(of_choice) == 16
+            assert (of_choice[:, 0] < 0).sum() == 8
+
+    def test_seed(self):
+        domain = RobustDomain(BOUNDS, [2], theta_choices=THETA_CHOICES)
+        state = torch.random.get_rng_state()
+        first, second = domain.sample(16, seed=7), domain.sample(16, seed=7)
+        assert torch.equal(first, second)
+        assert not torch.equal(first, domain.sample(16, seed=8))
+        assert torch.equal(state, torch.random.get_rng_state())
+
+    def test_number_of_points(self):
+        with pytest.raises(InputDataError, match="`n` of at least 1, got 0"):
+            RobustDomain(BOUNDS, [2]).sample(0)
+
+
+class TestTravel:
+    def test_copies(self):
+        bounds, choices = BOUNDS.clone(), THETA_CHOICES.clone()
+        domain = RobustDomain(bounds, [2], theta_choices=choices)
+        bounds.zero_()
+        choices.zero_()
+        assert torch.equal(domain.bounds, BOUNDS)
+        assert torch.equal(domain.theta_choices, THETA_CHOICES)
+        with pytest.raises(AttributeError):
+            domain.bounds = bounds
+
+    def test_pickle_and_deepcopy(self):
+        domain = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES)
+        for twin in (pickle.loads(pickle.dumps(domain)), copy.deepcopy(domain)):
+            assert torch.equal(twin.all_pairs(), domain.all_pairs())
+
+    def test_to(self):
+        domain = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES)
+        single = domain.to(torch.float)
+        assert single.all_pairs().dtype == torch.float
+        assert single.to(device="cpu").bounds.dtype == torch.float
+        assert domain.bounds.dtype == torch.double
+        assert RobustDomain(BOUNDS, [2]).to(torch.float).x_choices is None
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("bounds", "error", "message"),
+        [
+            ([[0, 0], [1, 1]], TypeError, r"`bounds` to be a tensor, got \[\[0, 0\]"),
+            (
+                torch.tensor([[0, 0], [1, 1]]),
+                InputDataError,
+                r"`bounds` to hold floats, .*got torch\.int64",
+            ),
+            (
+                torch.zeros(3, 2),
+                BotorchTensorDimensionError,
+                r"`bounds` of shape 2 x d .*got shape \(3, 2\)",
+            ),
+            (torch.zeros(2), BotorchTensorDimensionError, r"got shape \(2,\)"),
+            (torch.zeros(2, 1), BotorchTensorDimensionError, r"got shape \(2, 1\)"),
+            (
+                torch.tensor([[0.0, 3.0], [1.0, 3.0]]),
+                InputDataError,
+                r"lower < upper .*lower = 3\.0 and upper = 3\.0 in column 1",
+            ),
+            (
+                torch.tensor([[2.0, 3.0], [1.0, 4.0]]),
+                InputDataError,
+                r"lower = 2\.0 and upper = 1\.0 in column 0",
+            ),
+            (
+                torch.tensor([[0.0, float("nan")], [1.0, 4.0]]),
+                InputDataError,
+                r"finite `bounds` .*lower = nan and upper = 4\.0 in column 1",
+            ),
+            (
+                torch.tensor([[0.0, 0.0], [float("inf"), 4.0]]),
+                InputDataError,
+                r"finite `bounds` .*upper = inf in column 0",
+            ),
+        ],
+    )
+    def test_bounds(self, bounds, error, message):
+        with pytest.raises(error, match=message):
+            RobustDomain(bounds, [1])
+
+    @pytest.mark.parametrize(
+        ("uncontrollable", "error", "message"),
+        [
+            ([3], InputDataError, r"from 0 to 2.*\[3\] has an index out of range"),
+            ([-1], InputDataError, r"\[-1\] has an index out of range"),
+            ([1, 1], InputDataError, r"\[1, 1\] repeats an index"),
+            ([], InputDataError, r"\[\] is empty"),
+            ([2, 0, 1], InputDataError, r"\[2, 0, 1\] leaves no column controllable"),
+            (1, TypeError, r"`uncontrollable` to list .*got 1\.$"),
+            ([0.5], TypeError, r"`uncontrollable` to list .*got \[0\.5\]"),
+        ],
+    )
+    def test_uncontrollable(self, uncontrollable, error, message):
+        with pytest.raises(error, match=message):
+            RobustDomain(BOUNDS, uncontrollable)
+
+    @pytest.mark.parametrize("part", ["x", "theta"])
+    @pytest.mark.parametrize(
+        ("choices", "error", "message"),
+        [
+            ([[0.0]], TypeError, r"`{}_choices` to be a tensor, got \[\[0\.0\]\]"),
+            (torch.tensor([[0]]), InputDataError, r"`{}_choices` to hold floats"),
+            (
+                torch.tensor([[0.0]], dtype=torch.float),
+                InputDataError,
+                r"`{}_choices` of the dtype .*float64 on cpu, got torch\.float32",
+            ),
+            (
+                torch.zeros(4, 2, dtype=torch.double),
+                BotorchTensorDimensionError,
+                r"`{}_choices` of shape n x 1 .*got shape \(4, 2\)",
+            ),
+            (
+                torch.zeros(4, dtype=torch.double),
+                BotorchTensorDimensionError,
+                r"`{}_choices` of shape n x 1 .*got shape \(4,\)",
+            ),
+            (
+                torch.zeros(0, 1, dtype=torch.double),
+                BotorchTensorDimensionError,
+                r"`{}_choices` .*n of at least 1, got shape \(0, 1\)",
+            ),
+            (
+                torch.tensor([[0.5], [1.5]], dtype=torch.double),
+                InputDataError,
+                r"`{}_choices` within the bounds \[0\.0\] to \[1\.0\], got \[1\.5\] in "
+                "row 1",
+            ),
+            (
+                torch.tensor([[float("nan")]], dtype=torch.double),
+                InputDataError,
+                r"`{}_choices` within the bounds .*got \[nan\] in row 0",
+            ),
+            (
+                torch.tensor([[0.5], [0.1], [0.5]], dtype=torch.double),
+                InputDataError,
+                r"distinct rows in `{}_choices`, got \[0\.5\] 2 times",
+            ),
+        ],
+    )
+    def test_choices(self, part, choices, error, message):
+        with pytest.raises(error, match=message.format(part)):
+            unit_domain(2, [0], **{f"{part}_choices": choices})
