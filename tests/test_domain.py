@@ -103,20 +103,29 @@ class TestSplitAndJoin:
         ):
             domain.join(torch.zeros(3, 2), torch.zeros(4, 1))
 
-    def test_stays_on_the_device(self):
+    @pytest.mark.parametrize(
+        # A build without CUDA cannot record gradients on fake CUDA tensors.
+        ("device", "requires_grad"),
+        [("cuda", False), ("meta", True)],
+    )
+    def test_stays_on_the_device(self, device, requires_grad):
         domain = RobustDomain(BOUNDS, [1])
         with FakeTensorMode():
             # The constructor reads values, which fake tensors do not have: move the
             # columns of a finished domain.
             for name in ("_x_columns", "_theta_columns", "_z_columns"):
                 columns = torch.empty(
-                    getattr(domain, name).shape, dtype=torch.long, device="cuda"
+                    getattr(domain, name).shape, dtype=torch.long, device=device
                 )
                 object.__setattr__(domain, name, columns)
-            z = torch.empty(5, 3, device="cuda", requires_grad=True)
+            z = torch.empty(5, 3, device=device, requires_grad=requires_grad)
             joined = domain.join(*domain.split(z))
-            joined.sum().backward()
-        assert joined.device.type == z.grad.device.type == "cuda"
+            assert joined.device.type == device
+            if requires_grad:
+                joined.sum().backward()
+                assert z.grad.device.type == device
+            with pytest.raises(RuntimeError, match="device"):
+                domain.join(torch.empty(5, 2), torch.empty(5, 1))
 
 
 class TestKinds:
