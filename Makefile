@@ -51,6 +51,7 @@ unit: $(VENV)/test.stamp
 # The wheel must work with the core dependencies alone, so it is installed in an
 # environment of its own and imported from outside the source tree.
 wheel: $(VENV)/test.stamp $(BARE)/bare.stamp
+	rm -rf dist
 	$(RUN) -m build --wheel --no-isolation --outdir dist . > dist.log 2>&1 || (cat dist.log && exit 1)
 	$(BARE)/$(BIN)/python $(PIP_INSTALL) --no-deps --force-reinstall dist/*.whl
 	$(BARE)/$(BIN)/python tests/import_wheel.py
