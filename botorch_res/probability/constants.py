@@ -1,0 +1,67 @@
+"""Tables of numbers on the device of the computation: quadrature rules, polynomials."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_ON_DEVICE: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
+
+
+def constants(values: tuple[float, ...], like: Tensor) -> Tensor:
+    """A float64 vector of ``values``, copied to a device once and kept there.
+
+    Without the memory every call would wait for a copy from the host. Tensor
+    subclasses (fake tensors) and traced tensors belong to the mode that made them and
+    are not kept.
+
+    Args:
+        values: The numbers.
+        like: A tensor on the wanted device.
+
+    Returns:
+        The numbers as a tensor; not to be written to.
+    """
+    key = (values, like.device)
+    if type(like) is not Tensor or torch.compiler.is_compiling():
+        return torch.tensor(values, dtype=torch.float64, device=like.device)
+    if key not in _ON_DEVICE:
+        with torch.inference_mode(False):
+            _ON_DEVICE[key] = torch.tensor(
+                values, dtype=torch.float64, device=like.device
+            )
+    return _ON_DEVICE[key]
+
+
+@cache
+def gauss_legendre(num_nodes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The Gauss-Legendre rule on the unit interval.
+
+    Args:
+        num_nodes: The number of nodes.
+
+    Returns:
+        Nodes in (0, 1), and weights that sum to one.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(num_nodes)
+    return tuple((0.5 + 0.5 * nodes).tolist()), tuple((0.5 * weights).tolist())
+
+
+def horner(coefficients: Tensor, x: Tensor) -> Tensor:
+    """A polynomial by Horner's rule, one fused operation for each degree.
+
+    Args:
+        coefficients: The coefficients, lowest order first.
+        x: The argument, of any shape.
+
+    Returns:
+        The value, of the shape of ``x``.
+    """
+    *lower, second, first = coefficients.unbind()
+    value = torch.addcmul(second, first, x)
+    for coefficient in reversed(lower):
+        value = torch.addcmul(coefficient, value, x)
+    return value
