@@ -22,7 +22,7 @@ References:
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
@@ -38,20 +38,11 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
 
-
-class JointPosterior(NamedTuple):
-    """Moments of the noise-free function at a set of points, in the model's space.
-
-    Attributes:
-        mean: ``... x batch_shape x n``.
-        covariance: ``... x batch_shape x n x n``.
-    """
-
-    mean: Tensor
-    covariance: Tensor
+from botorch_res.models.conditional_gp import ConditionalGP, _Projection
+from botorch_res.models.stationary_kernel import read_stationary_kernel
 
 
-class ExactGPView(Module):
+class ExactGPView(ConditionalGP):
     """A frozen copy of what an exact single-output GP knows, in the model's space.
 
     The model itself is left in the mode and state in which it was found, and later
@@ -70,6 +61,9 @@ class ExactGPView(Module):
         cholesky: ``batch_shape x t x t`` lower factor of the noisy training
             covariance.
         residual: ``batch_shape x t`` targets minus prior mean.
+        whitener: ``batch_shape x t x t`` inverse of ``cholesky``.
+        whitened_residual: ``batch_shape x t`` product of ``whitener`` and
+            ``residual``.
     """
 
     train_inputs: Tensor
@@ -101,6 +95,7 @@ class ExactGPView(Module):
         self.batch_shape = torch.Size(gp.batch_shape)
         self.mean_module = _frozen_copy(gp.mean_module)
         self.covar_module = _frozen_copy(gp.covar_module)
+        self.stationary_kernel = read_stationary_kernel(self.covar_module)
         transform = getattr(gp, "input_transform", None)
         self.input_transform = None if transform is None else _frozen_copy(transform)
 
@@ -193,24 +188,65 @@ class ExactGPView(Module):
         Returns:
             ``... x batch_shape x n x m`` covariances.
         """
+        if self.stationary_kernel is not None:
+            return self.stationary_kernel.matrix(X1, X2)
         covariance: Tensor = self.covar_module(X1, X2).to_dense()
         return covariance
 
-    def joint_posterior(self, X: Tensor) -> JointPosterior:
-        """Joint posterior moments of the noise-free function, differentiable in ``X``.
+    def prior_pair_covariance(self, X1: Tensor, X2: Tensor) -> Tensor:
+        """Prior covariance of each point with its partner.
+
+        Args:
+            X1: ``... x batch_shape x n x d`` points in the model's space.
+            X2: ``... x batch_shape x n x d`` partners.
+
+        Returns:
+            ``... x batch_shape x n`` covariances.
+        """
+        if self.stationary_kernel is not None:
+            return self.stationary_kernel.pairs(X1, X2)
+        X1, X2 = torch.broadcast_tensors(X1, X2)
+        covariance: Tensor = self.covar_module(X1, X2, diag=True)
+        return covariance
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """Prior variance at each point.
 
         Args:
             X: ``... x batch_shape x n x d`` points in the model's space.
 
         Returns:
-            The moments of each of the ``... x batch_shape`` sets of ``n`` points.
+            ``... x batch_shape x n`` variances.
         """
-        whitened = self.whitener @ self.prior_covariance(self.train_inputs, X)
-        shift = (whitened.mT @ self.whitened_residual.unsqueeze(-1)).squeeze(-1)
-        return JointPosterior(
-            mean=self.prior_mean(X) + shift,
-            covariance=self.prior_covariance(X, X) - whitened.mT @ whitened,
-        )
+        if self.stationary_kernel is not None:
+            return self.stationary_kernel.variance(X)
+        variance: Tensor = self.covar_module(X, diag=True)
+        return variance
+
+    @property
+    def root(self) -> ExactGPView:
+        """This view: it is the first stage."""
+        return self
+
+    @property
+    def point_sets(self) -> list[Tensor]:
+        """The training inputs, the only points known at this stage."""
+        return [self.train_inputs]
+
+    @property
+    def whiteners(self) -> list[Tensor]:
+        """The inverse Cholesky factor, ``batch_shape x t x t``."""
+        return [self.whitener]
+
+    @property
+    def residuals(self) -> list[Tensor]:
+        """The whitened residual, ``batch_shape x t``."""
+        return [self.whitened_residual]
+
+    def _project(self, X: Tensor) -> _Projection:
+        """Project points ``... x batch_shape x n x d`` on the training data."""
+        kernel = self.prior_covariance(self.train_inputs, X)
+        return _Projection([kernel], [self.whitener @ kernel])
 
 
 def _frozen_copy(module: Module) -> Module:

@@ -1,0 +1,333 @@
+r"""Gaussian processes conditioned in stages, from factors made once.
+
+A stage adds pseudo-observations ``a f(p) + N(0, r) = y`` at points ``p``: training
+data, pending observations, or the scalar Gaussian sites of expectation propagation
+(``a = sqrt(tau)``, ``r = 1``, ``y = nu / sqrt(tau)``). Let ``k(z)`` be the prior
+covariances of ``f(z)`` with all points known so far. Each stage keeps a matrix ``W``
+(the *whitener*) and a vector ``u`` such that
+
+    mean(z) = m(z) + sum_stages u^T W k(z)
+    cov(z, z') = k(z, z') - sum_stages (W k(z))^T (W k(z'))
+
+For the training data ``W = L^-1`` and ``u = L^-1 (y - m)`` with ``L`` the Cholesky
+factor of the noisy covariance. A later stage is one more block of rows of the same
+factorisation, so a prediction is kernel vectors times cached matrices: no system is
+solved and nothing is inverted. Stages may differ from sample to sample (leading
+dimensions, called ``sample_shape`` here) while earlier ones are shared.
+
+Shapes: the model's ``batch_shape`` stands directly before the ``n x d`` of a set of
+points, ``sample_shape`` before that. The fast layout puts many points along ``n``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.functional import pad
+
+if TYPE_CHECKING:
+    from botorch_res.models.exact_gp import ExactGPView
+
+
+class JointPosterior(NamedTuple):
+    """Moments of the noise-free function at sets of points, in the model's space.
+
+    Attributes:
+        mean: ``... x batch_shape x n``.
+        covariance: ``... x batch_shape x n x n``.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+
+
+class PairPosterior(NamedTuple):
+    """Moments of the noise-free function at ``n`` pairs of points.
+
+    Attributes:
+        mean: ``sample_shape x batch_shape x n x 2``.
+        covariance: ``sample_shape x batch_shape x n x 2 x 2``.
+        previous_variance: Variance at the first point of each pair before the last
+            stage; ``batch_shape x n``, with ``sample_shape`` if earlier stages have it.
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    previous_variance: Tensor
+
+
+class _Projection(NamedTuple):
+    """What the stages know of a set of points.
+
+    Attributes:
+        kernels: Per set of known points, covariances ``... x m x n`` with the points.
+        whitened: Per stage, the product ``... x r x n`` of whitener and covariances.
+    """
+
+    kernels: list[Tensor]
+    whitened: list[Tensor]
+
+
+class ConditionalGP(Module, ABC):
+    """What all stages have in common: prediction, and adding the next stage."""
+
+    @property
+    @abstractmethod
+    def root(self) -> ExactGPView:
+        """The first stage, which knows the prior and the training data."""
+
+    @property
+    @abstractmethod
+    def point_sets(self) -> list[Tensor]:
+        """The sets of points known so far, each ``... x batch_shape x m x d``."""
+
+    @property
+    @abstractmethod
+    def whiteners(self) -> list[Tensor]:
+        """The matrices ``W`` of all stages, each over the points known to it."""
+
+    @property
+    @abstractmethod
+    def residuals(self) -> list[Tensor]:
+        """The vectors ``u`` of all stages, each ``... x batch_shape x r``."""
+
+    @abstractmethod
+    def _project(self, X: Tensor) -> _Projection:
+        """Project points ``... x batch_shape x n x d`` on all stages."""
+
+    @property
+    def known_points(self) -> Tensor:
+        """All points known so far, ``sample_shape x batch_shape x m x d``."""
+        return _join(self.point_sets, dim=-2)
+
+    def joint_posterior(self, X: Tensor) -> JointPosterior:
+        """Joint posterior moments of the noise-free function, differentiable in ``X``.
+
+        Args:
+            X: ``... x batch_shape x n x d`` points in the model's space.
+
+        Returns:
+            The moments of each of the ``... x batch_shape`` sets of ``n`` points.
+        """
+        whitened = self._project(X).whitened
+        covariance = self.root.prior_covariance(X, X)
+        for block in whitened:
+            covariance = covariance - block.mT @ block
+        return JointPosterior(self._mean(X, whitened), covariance)
+
+    def variance(self, X: Tensor) -> Tensor:
+        """Posterior variance of the noise-free function at each point.
+
+        Args:
+            X: ``... x batch_shape x n x d`` points in the model's space.
+
+        Returns:
+            ``... x batch_shape x n`` variances; rounding may leave one below zero by
+            about 1e-15 of the prior variance.
+        """
+        variance = self.root.prior_variance(X)
+        for block in self._project(X).whitened:
+            variance = variance - block.square().sum(dim=-2)
+        return variance
+
+    def pair_posterior(self, X: Tensor, partners: Tensor) -> PairPosterior:
+        """Posterior of the pairs ``[f(X_j), f(partners_j)]``.
+
+        Every sample has its own partners, while the first points are common to all of
+        them, so that their covariances with the training data are computed once.
+
+        Args:
+            X: ``batch_shape x n x d`` points in the model's space.
+            partners: ``sample_shape x batch_shape x n x d`` partners.
+
+        Returns:
+            The moments of each pair.
+        """
+        first = self._project(X).whitened
+        second = self._project(partners).whitened
+        own = self.root.prior_variance(X)
+        previous, cross = own, self.root.prior_pair_covariance(X, partners)
+        other = self.root.prior_variance(partners)
+        for left, right in zip(first, second, strict=True):
+            previous, own = own, own - left.square().sum(dim=-2)
+            cross = cross - (left * right).sum(dim=-2)
+            other = other - right.square().sum(dim=-2)
+        mean = _stack([self._mean(X, first), self._mean(partners, second)])
+        covariance = _stack([own, cross, cross, other])
+        return PairPosterior(mean, covariance.unflatten(-1, (2, 2)), previous)
+
+    def with_observations(self, X: Tensor, Y: Tensor, noise: Tensor) -> ConditionedGP:
+        """Add observations at new points.
+
+        Args:
+            X: ``... x batch_shape x m x d`` points in the model's space.
+            Y: ``... x batch_shape x m`` values in the model's space.
+            noise: ``... x batch_shape x m`` noise variances; zero means exact.
+
+        Returns:
+            This process, conditioned on the observations. Its means vary over the
+            leading dimensions of ``Y``, its covariances only over those of ``X`` and
+            ``noise``.
+        """
+        _check_last_dimension("Y", Y, X.shape[-2])
+        _check_last_dimension("noise", noise, X.shape[-2])
+        known = sum(points.shape[-2] for points in self.point_sets)
+        return ConditionedGP(self, X, known, torch.ones_like(noise), noise, Y)
+
+    def site_posterior(self, X: Tensor) -> JointPosterior:
+        """Joint posterior at all known points followed by new ones.
+
+        Args:
+            X: ``... x batch_shape x m x d`` points in the model's space.
+
+        Returns:
+            Moments of the vector that ``with_sites`` speaks of.
+        """
+        return self.joint_posterior(_join([*self.point_sets, X], dim=-2))
+
+    def with_sites(
+        self, X: Tensor, site_precision: Tensor, site_shift: Tensor
+    ) -> ConditionedGP:
+        """Add one scalar Gaussian site at each known point and at new points.
+
+        A site is the factor ``exp(-tau f^2 / 2 + nu f)``.
+
+        Args:
+            X: ``... x batch_shape x m x d`` new points in the model's space.
+            site_precision: ``... x batch_shape x (known + m)`` precisions ``tau >= 0``
+                at all known points followed by ``X``; zero means no site.
+            site_shift: The shifts ``nu``, of the same shape.
+
+        Returns:
+            This process, conditioned on the sites.
+        """
+        total = sum(points.shape[-2] for points in [*self.point_sets, X])
+        _check_last_dimension("site_precision", site_precision, total)
+        _check_last_dimension("site_shift", site_shift, total)
+        scale = site_precision.sqrt()
+        target = torch.where(scale > 0.0, site_shift / scale, 0.0)
+        return ConditionedGP(self, X, 0, scale, torch.ones_like(scale), target)
+
+    def _mean(self, X: Tensor, whitened: list[Tensor]) -> Tensor:
+        """Posterior mean from the projection of the points."""
+        mean = self.root.prior_mean(X)
+        for block, residual in zip(whitened, self.residuals, strict=True):
+            mean = mean + (residual.unsqueeze(-2) @ block).squeeze(-2)
+        return mean
+
+
+class ConditionedGP(ConditionalGP):
+    """A process with one more stage than its parent.
+
+    Attributes:
+        parent: The process without this stage.
+        points: ``... x batch_shape x m x d`` the points that this stage adds.
+        whitener: ``... x batch_shape x r x known`` the matrix ``W`` of this stage, over
+            all points known to it.
+        whitened_residual: ``... x batch_shape x r`` its vector ``u``.
+    """
+
+    points: Tensor
+    whitener: Tensor
+    whitened_residual: Tensor
+
+    def __init__(
+        self,
+        parent: ConditionalGP,
+        X: Tensor,
+        first: int,
+        scale: Tensor,
+        noise: Tensor,
+        target: Tensor,
+    ) -> None:
+        """Add pseudo-observations ``scale * f(p) + N(0, noise) = target``.
+
+        Args:
+            parent: The process to condition.
+            X: ``... x batch_shape x m x d`` new points in the model's space.
+            first: Index of the first observed point among the known points followed
+                by ``X``; all from there on are observed.
+            scale: ``... x batch_shape x r`` the factors ``a``.
+            noise: ``... x batch_shape x r`` variances.
+            target: ``... x batch_shape x r`` values.
+        """
+        super().__init__()
+        self.parent = parent
+        points = _join([*parent.point_sets, X], dim=-2)
+        total = points.shape[-2]
+        observed = points[..., first:, :]
+        blocks = parent._project(observed).whitened
+        mean = parent._mean(observed, blocks)
+        covariance = parent.root.prior_covariance(observed, observed)
+        rows = torch.eye(total, dtype=X.dtype, device=X.device)[first:]
+        for block, whitener in zip(blocks, parent.whiteners, strict=True):
+            covariance = covariance - block.mT @ block
+            rows = rows - block.mT @ pad(whitener, (0, total - whitener.shape[-1]))
+        column = scale.unsqueeze(-1)
+        # A repair is announced by ``psd_safe_cholesky`` with the jitter it took.
+        cholesky = psd_safe_cholesky(
+            column * covariance * column.mT + torch.diag_embed(noise)
+        )
+        residual = (target - scale * mean).unsqueeze(-1)
+        solve = torch.linalg.solve_triangular
+        self.register_buffer("points", X)
+        self.register_buffer("whitener", solve(cholesky, column * rows, upper=False))
+        self.register_buffer(
+            "whitened_residual", solve(cholesky, residual, upper=False).squeeze(-1)
+        )
+
+    @property
+    def root(self) -> ExactGPView:
+        """The first stage, which knows the prior and the training data."""
+        return self.parent.root
+
+    @property
+    def point_sets(self) -> list[Tensor]:
+        """The sets of points known so far, each ``... x batch_shape x m x d``."""
+        return [*self.parent.point_sets, self.points]
+
+    @property
+    def whiteners(self) -> list[Tensor]:
+        """The matrices ``W`` of all stages, each over the points known to it."""
+        return [*self.parent.whiteners, self.whitener]
+
+    @property
+    def residuals(self) -> list[Tensor]:
+        """The vectors ``u`` of all stages, each ``... x batch_shape x r``."""
+        return [*self.parent.residuals, self.whitened_residual]
+
+    def _project(self, X: Tensor) -> _Projection:
+        """Project points ``... x batch_shape x n x d`` on all stages."""
+        kernels, whitened = self.parent._project(X)
+        kernels = [*kernels, self.root.prior_covariance(self.points, X)]
+        sizes = [kernel.shape[-2] for kernel in kernels]
+        parts = self.whitener.split(sizes, dim=-1)
+        terms = [part @ kernel for part, kernel in zip(parts, kernels, strict=True)]
+        return _Projection(kernels, [*whitened, sum(terms[1:], start=terms[0])])
+
+
+def _join(tensors: list[Tensor], dim: int) -> Tensor:
+    """Concatenate along one dimension, broadcasting the dimensions before it."""
+    shape = torch.broadcast_shapes(*(tensor.shape[:dim] for tensor in tensors))
+    expanded = [tensor.expand(*shape, *tensor.shape[dim:]) for tensor in tensors]
+    return torch.cat(expanded, dim=dim)
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    """Broadcast tensors and stack them along a new last dimension."""
+    return torch.stack(torch.broadcast_tensors(*tensors), dim=-1)
+
+
+def _check_last_dimension(name: str, value: Tensor, expected: int) -> None:
+    """Raise unless a tensor has one entry per point."""
+    if value.ndim == 0 or value.shape[-1] != expected:
+        raise BotorchTensorDimensionError(
+            f"Expected {name} of shape `... x {expected}`, one value per point, but "
+            f"got {tuple(value.shape)}."
+        )
