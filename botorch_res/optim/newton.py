@@ -1,0 +1,94 @@
+r"""Batched Newton steps in a box, for many small problems at once.
+
+All matrices here are tiny (one to seven rows) and there are many of them, so that the
+factorisation is written out in elementwise operations over the batch: no LAPACK call
+for each matrix, no failure, and no data-dependent branch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def solve_modified(matrix: Tensor, rhs: Tensor) -> Tensor:
+    r"""Solve ``A s = r`` with ``A`` made positive definite where it is not.
+
+    The factorisation is ``L D L^T`` with the absolute values of the pivots ``D``, which
+    leaves a positive definite matrix as it is and turns a direction of negative
+    curvature into one of positive curvature.
+
+    Args:
+        matrix: ``... x d x d`` symmetric matrices ``A``.
+        rhs: ``... x d x m`` right-hand sides ``r``.
+
+    Returns:
+        ``... x d x m`` solutions.
+    """
+    dim = matrix.shape[-1]
+    size = torch.diagonal(matrix, dim1=-2, dim2=-1).abs().amax(dim=-1)
+    limits = torch.finfo(matrix.dtype)
+    floor = (size * limits.eps**0.75).clamp_min(limits.tiny**0.5).unsqueeze(-1)
+    rows = []  # of L^T, each with its pivot
+    for i in range(dim):
+        column = matrix[..., 0]
+        pivot = column[..., :1].abs().maximum(floor)
+        lower = column[..., 1:] / pivot
+        rows.append((lower.unsqueeze(-1), pivot))
+        matrix = matrix[..., 1:, 1:] - lower.unsqueeze(-1) * column[..., None, 1:]
+        if i + 1 < dim:
+            head, tail = rhs[..., i : i + 1, :], rhs[..., i + 1 :, :]
+            tail = tail - lower.unsqueeze(-1) * head
+            rhs = torch.cat([rhs[..., : i + 1, :], tail], dim=-2)
+    solution = rhs[..., dim:, :]
+    for i in reversed(range(dim)):
+        lower, pivot = rows[i]
+        head = rhs[..., i : i + 1, :] / pivot.unsqueeze(-1)
+        if i + 1 < dim:
+            head = head - (lower * solution).sum(dim=-2, keepdim=True)
+        solution = torch.cat([head, solution], dim=-2)
+    return solution
+
+
+def box_newton_step(
+    gradient: Tensor, hessian: Tensor, lower: Tensor, upper: Tensor
+) -> Tensor:
+    r"""Maximise a quadratic model, ``g.s + s.H s / 2``, over a box.
+
+    Coordinates that leave the box are fixed at its faces, one round after the other, and
+    the model is maximised over the others. The result is exact if it has one free
+    coordinate or none to release again, and always inside the box.
+
+    Args:
+        gradient: ``... x d`` gradients.
+        hessian: ``... x d x d`` Hessians.
+        lower: ``... x d`` lower bounds of the step, none above zero.
+        upper: ``... x d`` upper bounds of the step, none below zero.
+
+    Returns:
+        ``... x d`` steps.
+    """
+    dim = gradient.shape[-1]
+    tiny = torch.finfo(gradient.dtype).tiny ** 0.5
+    if dim == 1:
+        curvature = hessian.squeeze(-1).abs().clamp_min(tiny)
+        return (gradient / curvature).clamp(lower, upper)
+    step = torch.zeros_like(gradient)
+    slope = gradient
+    held = torch.zeros_like(gradient, dtype=torch.bool)
+    for _ in range(dim):
+        blocked = ((slope > 0) & (step >= upper)) | ((slope < 0) & (step <= lower))
+        held = held | blocked
+        free = (~held).to(gradient.dtype)
+        mask = free.unsqueeze(-1) * free.unsqueeze(-2)
+        matrix = torch.diag_embed(1.0 - free) - hessian * mask
+        rhs = (free * slope).unsqueeze(-1)
+        move = solve_modified(matrix, rhs).squeeze(-1)
+        # As far as the first bound, which then holds.
+        room = torch.where(move > 0, upper - step, step - lower)
+        ratio = torch.where(held, 1.0, room / move.abs().clamp_min(tiny))
+        fraction = ratio.amin(dim=-1, keepdim=True).clamp(0.0, 1.0)
+        step = (step + fraction * move).clamp(lower, upper)
+        held = held | (ratio <= fraction)
+        slope = gradient + (hessian @ step.unsqueeze(-1)).squeeze(-1)
+    return step

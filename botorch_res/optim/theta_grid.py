@@ -1,0 +1,182 @@
+r"""A product grid of the box of theta, and the maxima that its values promise.
+
+The first stage of the global search for a worst case: values on a product grid that is
+as fine as the functions' lengthscale asks for, the local maxima among them, and for
+each of these the maximum of the quadratic that interpolates its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Points along each axis if the function's lengthscale is not known, by dimension.
+DEFAULT_COUNTS = {1: 65, 2: 25, 3: 11, 4: 7}
+
+
+class Peaks(NamedTuple):
+    """Promising starting points of a local search.
+
+    Attributes:
+        theta: ``... x k x d`` points of the unit cube.
+        value: ``... x k`` predicted maxima, best first.
+    """
+
+    theta: Tensor
+    value: Tensor
+
+
+def grid_counts(
+    lengthscale: Tensor | None, width: Tensor, density: float, max_points: int
+) -> list[int]:
+    """Choose the number of grid points along each axis.
+
+    Args:
+        lengthscale: ``d`` distances over which the functions change, if known.
+        width: ``d`` widths of the box.
+        density: The number of grid points for each lengthscale.
+        max_points: The largest number of points in all.
+
+    Returns:
+        ``d`` numbers, each at least three.
+    """
+    dim = len(width)
+    if lengthscale is None:
+        wanted = [float(DEFAULT_COUNTS.get(dim, 5))] * dim
+    else:
+        wanted = [1.0 + density * ratio for ratio in (width / lengthscale).tolist()]
+    wanted = [max(5.0, count) for count in wanted]
+    # Too many: coarser by the same factor along all axes that can be coarser.
+    excess = math.prod(wanted) / max_points
+    if excess > 1.0:
+        wanted = [max(3.0, count * excess ** (-1.0 / dim)) for count in wanted]
+    return [math.ceil(count) for count in wanted]
+
+
+class ThetaGrid:
+    """A product grid of the unit cube with ``M`` points.
+
+    Attributes:
+        points: ``M x d`` points.
+        spacing: ``d`` distances of neighbours.
+    """
+
+    def __init__(self, counts: list[int], like: Tensor) -> None:
+        """Lay the grid out.
+
+        Args:
+            counts: The number of points along each axis, each at least three.
+            like: A tensor of the dtype and device to use.
+        """
+        options = {"dtype": like.dtype, "device": like.device}
+        axes = [torch.linspace(0.0, 1.0, n, **options) for n in counts]
+        mesh = torch.meshgrid(*axes, indexing="ij")
+        self.counts = counts
+        self.points = torch.stack(mesh, dim=-1).flatten(0, -2)
+        self.spacing = torch.tensor([1.0 / (n - 1) for n in counts], **options)
+        strides = [math.prod(counts[i + 1 :]) for i in range(len(counts))]
+        self._strides = torch.tensor(strides, device=like.device)
+        self._counts = torch.tensor(counts, device=like.device)
+        one_axis = [torch.tensor([-s, 0, s], device=like.device) for s in strides]
+        # Offsets of the 3^d neighbours, and finite differences on them.
+        self._offsets = reduce(lambda a, b: (a.unsqueeze(-1) + b).flatten(), one_axis)
+        self._differences = _difference_table(len(counts), like)
+
+    def peaks(self, values: Tensor, num_peaks: int) -> Peaks:
+        """Find the best local maxima of values on the grid.
+
+        Args:
+            values: ``... x M`` values.
+            num_peaks: The number ``k`` of maxima to return.
+
+        Returns:
+            The maxima of the local quadratics. If there are fewer than ``k`` the rest
+            repeats points of the grid.
+        """
+        index = self._local_maxima(values, num_peaks)
+        position = (index.unsqueeze(-1) // self._strides) % self._counts
+        position = torch.minimum(position.clamp_min(1), self._counts - 2)
+        center = (position * self._strides).sum(dim=-1, keepdim=True)
+        stencil = (center + self._offsets).flatten(-2)
+        around = values.gather(-1, stencil).unflatten(-1, (index.shape[-1], -1))
+        dim = len(self.counts)
+        value, gradient, hessian = (around @ self._differences).split(
+            [1, dim, dim * dim], dim=-1
+        )
+        hessian = hessian.unflatten(-1, (dim, dim))
+        step = _stationary_step(gradient, hessian)
+        curved = (hessian @ step.unsqueeze(-1)).squeeze(-1)
+        gain = (step * (gradient + 0.5 * curved)).sum(dim=-1)
+        theta = (position + step) * self.spacing
+        best, order = (value.squeeze(-1) + gain).topk(index.shape[-1], dim=-1)
+        order = order.unsqueeze(-1).expand(theta.shape)
+        return Peaks(theta.gather(-2, order), best)
+
+    def _local_maxima(self, values: Tensor, num_peaks: int) -> Tensor:
+        """The best points of the grid that are not below any of their neighbours.
+
+        Args:
+            values: ``... x M`` values.
+            num_peaks: The number ``k`` of points to return.
+
+        Returns:
+            ``... x k`` indices of points.
+        """
+        pooled = values.unflatten(-1, self.counts)
+        for axis in range(-len(self.counts), 0):
+            n = pooled.shape[axis]
+            left, right = pooled.narrow(axis, 0, n - 1), pooled.narrow(axis, 1, n - 1)
+            pairs = torch.maximum(left, right)
+            first, last = pairs.narrow(axis, 0, 1), pairs.narrow(axis, n - 2, 1)
+            inner = torch.maximum(
+                pairs.narrow(axis, 0, n - 2), pairs.narrow(axis, 1, n - 2)
+            )
+            pooled = torch.cat([first, inner, last], dim=axis)
+        maximal = values >= pooled.flatten(-len(self.counts))
+        score = torch.where(maximal, values, -torch.inf)
+        return score.topk(min(num_peaks, values.shape[-1]), dim=-1).indices
+
+
+def _stationary_step(gradient: Tensor, hessian: Tensor) -> Tensor:
+    """Maximise a quadratic on the cells around a grid point, roughly.
+
+    Only a starting point and a rank are wanted: Newton's step, cut off at the
+    neighbours, is good enough.
+
+    Args:
+        gradient: ``... x d`` finite differences.
+        hessian: ``... x d x d`` finite differences.
+
+    Returns:
+        ``... x d`` steps in units of the spacing, none beyond one.
+    """
+    from botorch_res.optim.newton import box_newton_step
+
+    one = torch.ones_like(gradient)
+    return box_newton_step(gradient, hessian, -one, one)
+
+
+def _difference_table(dim: int, like: Tensor) -> Tensor:
+    """Value, gradient and Hessian from the ``3^d`` neighbours of a point.
+
+    Args:
+        dim: The dimension ``d``.
+        like: A tensor of the dtype and device to use.
+
+    Returns:
+        A ``3^d x (1 + d + d^2)`` table of the weights of central differences.
+    """
+    stencils = like.new_tensor([[0.0, 1.0, 0.0], [-0.5, 0.0, 0.5], [1.0, -2.0, 1.0]])
+    orders = [[0] * dim]
+    orders += [[int(i == j) for j in range(dim)] for i in range(dim)]
+    orders += [
+        [int(i == k) + int(j == k) for k in range(dim)]
+        for i in range(dim)
+        for j in range(dim)
+    ]
+    columns = [reduce(torch.kron, (stencils[n] for n in order)) for order in orders]
+    return torch.stack(columns, dim=-1)

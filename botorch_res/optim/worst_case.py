@@ -1,0 +1,347 @@
+r"""The worst case ``h(x) = argmax over theta of f(x, theta)``, for many ``x`` at once.
+
+A worst case can jump from one basin to another as ``x`` moves, so the search is global at
+every ``x``. Over a finite set of thetas it is a comparison of all of them. Over a box it
+takes the values on a product grid (one matrix product for posterior samples), the most
+promising local maxima among them, and Newton's method from these in the box. The
+number of steps is fixed, and the value returned is a value of the function at a point of
+the box: it can be below the true maximum, never above.
+
+The gradient by ``x`` follows the envelope theorem for the value, and the implicit
+function theorem for the location,
+
+    dh/dx = -(d2f/dtheta2)^-1 d2f/(dtheta dx)
+
+on the coordinates of theta that are not at a bound, and zero on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.optim.newton import box_newton_step, solve_modified
+from botorch_res.optim.theta_grid import ThetaGrid, grid_counts
+from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
+from botorch_res.sampling import function as base
+
+
+class WorstCase(NamedTuple):
+    """Worst cases of ``sample_shape`` functions at ``b`` points.
+
+    Attributes:
+        theta: ``sample_shape x b x d_theta``, the paper's ``h(x)``.
+        value: ``sample_shape x b``, the paper's ``g(x)``.
+    """
+
+    theta: Tensor
+    value: Tensor
+
+
+class Branches(NamedTuple):
+    """Local worst cases ``theta_k(x)`` and their values as functions of ``x``.
+
+    Attributes:
+        theta: ``sample_shape x b x k x d_theta`` local worst cases.
+        value: ``sample_shape x b x k`` their values.
+        gradient: ``sample_shape x b x k x d_x`` gradient of the value.
+        hessian: ``sample_shape x b x k x d_x x d_x`` Hessian of the value.
+        shift: ``sample_shape x b x k x d_theta x d_x`` derivative of ``theta``.
+    """
+
+    theta: Tensor
+    value: Tensor
+    gradient: Tensor
+    hessian: Tensor
+    shift: Tensor
+
+
+class WorstCaseSolver:
+    """Finds worst cases of a batch of functions, with all tables made once.
+
+    Call it with ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+    """
+
+    def __init__(
+        self,
+        function: BatchFunction | Callable[[Tensor], Tensor],
+        domain: RobustDomain,
+        effort: float = 1.0,
+    ) -> None:
+        """Make the tables.
+
+        Args:
+            function: Posterior samples, or any differentiable callable that maps
+                ``n x d`` and ``sample_shape x n x d`` points to ``sample_shape x n``
+                values.
+            domain: The domain.
+            effort: Scales the density of the grid and the number of local searches.
+        """
+        self.function = as_batch_function(function, domain)
+        self.domain = domain
+        if self.function.dim not in (None, domain.dim):
+            raise BotorchTensorDimensionError(
+                f"Expected a `domain` with {self.function.dim} columns, as many as the "
+                f"function's inputs have, got {domain.dim}."
+            )
+        bounds = domain.theta_bounds
+        self.lower, self.width = bounds[0], bounds[1] - bounds[0]
+        device = bounds.device
+        self.x_columns = torch.tensor(domain.controllable, device=device)
+        self.theta_columns = torch.tensor(domain.uncontrollable, device=device)
+        self.all_columns = torch.cat([self.x_columns, self.theta_columns])
+        dim = domain.theta_dim
+        if domain.theta_choices is not None:
+            self.thetas = domain.theta_choices
+        else:
+            scale = self.function.lengthscale
+            if scale is not None:
+                scale = scale.index_select(-1, self.theta_columns)
+            counts = grid_counts(
+                scale, self.width, density=2.5 * effort, max_points=round(8192 * effort)
+            )
+            self.grid = ThetaGrid(counts, bounds)
+            self.thetas = self.lower + self.width * self.grid.points
+        self.num_peaks = max(4, round(4 * dim * dim * effort))
+        self.num_climbs = max(1, round((dim + 1) * effort))
+        with torch.no_grad():
+            self.table = self.function.theta_table(self.thetas, domain)
+
+    def __call__(self, x: Tensor) -> WorstCase:
+        """Find the worst cases, with gradients by ``x`` if it asks for them.
+
+        Args:
+            x: ``b x d_x`` controllable parts for all functions, or
+                ``sample_shape x b x d_x``, each function its own.
+
+        Returns:
+            Worst cases and their values.
+        """
+        self._check(x)
+        with torch.no_grad():
+            size = self.function.sample_shape.numel() * len(self.thetas)
+            rows = max(1, base.MAX_ELEMENTS // size)
+            parts = [self._search(part) for part in x.detach().split(rows, dim=-2)]
+            theta = torch.cat([part.theta for part in parts], dim=-2)
+            value = torch.cat([part.value for part in parts], dim=-1)
+        if not (x.requires_grad and torch.is_grad_enabled()):
+            return WorstCase(theta, value)
+        branch = self.differentiate(x.detach(), theta.unsqueeze(-2))
+        # Zero in value, and the derivative wanted: linear in x with fixed slopes.
+        change = (x - x.detach()).unsqueeze(-2)
+        return WorstCase(
+            theta + (branch.shift.squeeze(-3) * change).sum(dim=-1),
+            value + (branch.gradient * change).sum(dim=-1).squeeze(-1),
+        )
+
+    def _check(self, x: Tensor) -> None:
+        """Raise if controllable parts have the wrong shape.
+
+        Args:
+            x: The controllable parts.
+        """
+        shape = self.function.sample_shape
+        if x.shape[-1:] != (self.domain.x_dim,) or (
+            x.ndim != 2 and x.shape[:-2] != shape
+        ):
+            raise BotorchTensorDimensionError(
+                f"Expected `x` of shape b x {self.domain.x_dim} or {tuple(shape)} x b x "
+                f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
+            )
+
+    def _search(self, x: Tensor) -> WorstCase:
+        """Find worst cases without gradients.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+
+        Returns:
+            Worst cases and their values.
+        """
+        values = self.table(x)
+        value, index = values.max(dim=-1)
+        theta = self.thetas[index]
+        if self.domain.theta_is_finite:
+            return WorstCase(theta, value)
+        peaks = self.grid.peaks(values, self.num_peaks)
+        start = peaks.theta[..., : self.num_climbs, :]
+        climbed, height, gain = self._climb(x, start, num_steps=1)
+        best = (height + gain).argmax(dim=-1, keepdim=True)
+        start = climbed.gather(
+            -2, best.unsqueeze(-1).expand(*best.shape, climbed.shape[-1])
+        )
+        climbed, height, _ = self._climb(x, start, num_steps=2)
+        climbed, height = climbed.squeeze(-2), height.squeeze(-1)
+        better = height > value
+        climbed = self.lower + self.width * climbed
+        return WorstCase(
+            torch.where(better.unsqueeze(-1), climbed, theta),
+            torch.where(better, height, value),
+        )
+
+    def local(self, x: Tensor, num_branches: int) -> Branches:
+        """The best local worst cases at each point, and how they move with ``x``.
+
+        Args:
+            x: ``sample_shape x b x d_x`` controllable parts, each function its own.
+            num_branches: The number ``k`` of local worst cases.
+
+        Returns:
+            The branches, best first up to the accuracy of the grid.
+        """
+        values = self.table(x)
+        if self.domain.theta_is_finite:
+            index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
+            return self.differentiate(x, self.thetas[index])
+        peaks = self.grid.peaks(values, num_branches)
+        climbed, _, _ = self._climb(x, peaks.theta, num_steps=2)
+        return self.differentiate(x, self.lower + self.width * climbed)
+
+    def _climb(
+        self, x: Tensor, theta: Tensor, num_steps: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Newton's method in the unit cube, never going down.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+            theta: ``sample_shape x b x k x d_theta`` starting points.
+            num_steps: The number of steps.
+
+        Returns:
+            The ``sample_shape x b x k x d_theta`` points reached, their
+            ``sample_shape x b x k`` values, and what one more step promises.
+        """
+        radius = self.grid.spacing.expand(theta.shape)
+        state = self._derivatives(x, theta)
+        step, gain = self._step(theta, state, radius)
+        for _ in range(num_steps):
+            trial = (theta + step).clamp(0.0, 1.0)
+            new = self._derivatives(x, trial)
+            better = new.value > state.value
+            one = better.unsqueeze(-1)
+            theta = torch.where(one, trial, theta)
+            radius = torch.where(one, radius, 0.25 * step.abs())
+            state = Derivatives(
+                torch.where(better, new.value, state.value),
+                torch.where(one, new.gradient, state.gradient),
+                torch.where(one.unsqueeze(-1), new.hessian, state.hessian),
+            )
+            step, gain = self._step(theta, state, radius)
+        return theta, state.value, gain
+
+    def _step(
+        self, theta: Tensor, state: Derivatives, radius: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """One Newton step in the unit cube, and the gain that it promises.
+
+        Args:
+            theta: ``... x d_theta`` points.
+            state: Value and derivatives at these points.
+            radius: ``... x d_theta`` largest steps.
+
+        Returns:
+            The ``... x d_theta`` step and the ``...`` gain.
+        """
+        lower = torch.maximum(-theta, -radius)
+        upper = torch.minimum(1.0 - theta, radius)
+        step = box_newton_step(state.gradient, state.hessian, lower, upper)
+        curved = (state.hessian @ step.unsqueeze(-1)).squeeze(-1)
+        return step, (step * (state.gradient + 0.5 * curved)).sum(dim=-1)
+
+    def _derivatives(self, x: Tensor, theta: Tensor) -> Derivatives:
+        """Derivatives by theta in units of the box.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+
+        Returns:
+            Value and derivatives, ``sample_shape x b x k``.
+        """
+        z = self.domain.join(x.unsqueeze(-2), self.lower + self.width * theta)
+        result = self.function.derivatives(z.flatten(-3, -2), self.theta_columns)
+        shape = theta.shape[-3:-1]
+        return Derivatives(
+            result.value.unflatten(-1, shape),
+            self.width * result.gradient.unflatten(-2, shape),
+            self.width.unsqueeze(-1) * self.width * result.hessian.unflatten(-3, shape),
+        )
+
+    def differentiate(self, x: Tensor, theta: Tensor) -> Branches:
+        """How given local worst cases, and their values, move with ``x``.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+            theta: ``sample_shape x b x k x d_theta`` local worst cases.
+
+        Returns:
+            The branches.
+        """
+        z = self.domain.join(x.unsqueeze(-2), theta)
+        shape, n = theta.shape[-3:-1], self.domain.x_dim
+        finite = self.domain.theta_is_finite
+        columns = self.x_columns if finite else self.all_columns
+        result = self.function.derivatives(z.flatten(-3, -2), columns)
+        value = result.value.unflatten(-1, shape)
+        gradient = result.gradient.unflatten(-2, shape)
+        hessian = result.hessian.unflatten(-3, shape)
+        if finite:
+            shift = theta.new_zeros(()).expand(*theta.shape, n)
+            return Branches(theta, value, gradient, hessian, shift)
+        mixed, square = hessian[..., n:, :n], hessian[..., n:, n:]
+        free = self._free(theta, gradient[..., n:]).to(theta.dtype)
+        # In units of the box, so that the floor on the pivots means the same for all.
+        unit = self.width * free
+        matrix = torch.diag_embed(1.0 - free) - square * unit.unsqueeze(
+            -1
+        ) * unit.unsqueeze(-2)
+        shift = solve_modified(matrix, mixed * unit.unsqueeze(-1)) * unit.unsqueeze(-1)
+        reduced = hessian[..., :n, :n] + mixed.mT @ shift
+        return Branches(theta, value, gradient[..., :n], reduced, shift)
+
+    def _free(self, theta: Tensor, gradient: Tensor) -> Tensor:
+        """Which coordinates of a worst case are not held by a bound.
+
+        Args:
+            theta: ``... x d_theta`` worst cases.
+            gradient: ``... x d_theta`` gradients there.
+
+        Returns:
+            ``... x d_theta`` booleans.
+        """
+        near = 8.0 * torch.finfo(theta.dtype).eps
+        unit = (theta - self.lower) / self.width
+        held = ((unit <= near) & (gradient <= 0)) | (
+            (unit >= 1.0 - near) & (gradient >= 0)
+        )
+        return ~held
+
+
+def worst_case(
+    function: BatchFunction | Callable[[Tensor], Tensor],
+    x: Tensor,
+    domain: RobustDomain,
+    effort: float = 1.0,
+) -> WorstCase:
+    """The worst theta at each ``x``, for a batch of functions.
+
+    To evaluate the same functions many times make a ``WorstCaseSolver`` once.
+
+    Args:
+        function: Posterior samples, or any differentiable callable that maps ``n x d``
+            and ``sample_shape x n x d`` points to ``sample_shape x n`` values.
+        x: ``b x d_x`` controllable parts for all functions, or
+            ``sample_shape x b x d_x``, each function its own.
+        domain: The domain.
+        effort: Scales the density of the grid and the number of local searches.
+
+    Returns:
+        The worst cases ``sample_shape x b x d_theta`` and their values
+        ``sample_shape x b``, differentiable in ``x`` (first derivatives only).
+    """
+    return WorstCaseSolver(function, domain, effort)(x)

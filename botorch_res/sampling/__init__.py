@@ -1,0 +1,23 @@
+"""Functions drawn from a GP posterior, and batches of functions in general."""
+
+from botorch_res.sampling.expansion import Expansion
+from botorch_res.sampling.fourier import draw_fourier_samples
+from botorch_res.sampling.function import (
+    BatchFunction,
+    CallableFunction,
+    Derivatives,
+    as_batch_function,
+)
+from botorch_res.sampling.grid import GridSamples
+from botorch_res.sampling.mean import posterior_mean
+
+__all__ = [
+    "BatchFunction",
+    "CallableFunction",
+    "Derivatives",
+    "Expansion",
+    "GridSamples",
+    "as_batch_function",
+    "draw_fourier_samples",
+    "posterior_mean",
+]

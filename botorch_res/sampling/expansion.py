@@ -1,0 +1,310 @@
+r"""Batches of functions that are finite expansions in cosines and kernels.
+
+Posterior samples and posterior means of Gaussian processes with a stationary kernel
+have the form
+
+    f_c(z) = o + sum_i a_ci cos(w_i.u) + b_ci sin(w_i.u) + sum_j v_cj k(|u - u_j|),
+
+where ``u`` is the point ``z`` in units of the lengthscales (after the model's input
+transform). Values and derivatives are closed-form, and on a fixed set of thetas the
+cosines, and the squared exponential kernel, factorise into a part that depends on
+``x`` and a part that depends on ``theta``: with ``p = w_x.u_x`` and ``q = w_t.u_t``
+
+    a cos(p + q) + b sin(p + q)
+        = cos(p) (a cos(q) + b sin(q)) + sin(p) (b cos(q) - a sin(q)),
+
+so that all values ``f_c(x_j, theta_m)`` are one matrix product.
+
+References:
+.. [Rahimi2007random]
+    A. Rahimi and B. Recht. Random features for large-scale kernel machines. Advances in
+    Neural Information Processing Systems 20, 2007.
+.. [Wilson2020efficiently]
+    J. T. Wilson, V. Borovitskiy, A. Terenin, P. Mostowsky and M. P. Deisenroth.
+    Efficiently sampling functions from Gaussian process posteriors. ICML 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_res.domain import RobustDomain
+from botorch_res.sampling import function as base
+from botorch_res.sampling.function import BatchFunction, Derivatives
+from botorch_res.sampling.radial import (
+    radial_derivatives,
+    radial_value,
+    squared_distance,
+)
+from botorch_res.sampling.theta_table import ThetaTable
+
+
+class Expansion(BatchFunction):
+    """A batch of expansions in cosines and in a stationary kernel.
+
+    Attributes:
+        frequencies: ``batch_shape x F x d`` angular frequencies ``w``.
+        cosines: ``sample_shape x F`` weights ``a``.
+        sines: ``sample_shape x F`` weights ``b``.
+        centers: ``batch_shape x t x d`` scaled points ``u_j``.
+        kernel_weights: ``sample_shape x t`` weights ``v``, including the kernel's
+            variance.
+        offset: ``sample_shape``, or broadcasts with it, constants ``o``.
+        smoothness: Matern's ``nu``, infinite for the squared exponential.
+    """
+
+    frequencies: Tensor
+    cosines: Tensor
+    sines: Tensor
+    centers: Tensor
+    kernel_weights: Tensor
+    offset: Tensor
+    shift: Tensor
+    scale: Tensor
+    slope: Tensor | None
+
+    def __init__(
+        self,
+        frequencies: Tensor,
+        cosines: Tensor,
+        sines: Tensor,
+        centers: Tensor,
+        kernel_weights: Tensor,
+        offset: Tensor,
+        smoothness: float = math.inf,
+        scale: Tensor | None = None,
+        shift: Tensor | None = None,
+        input_transform: Module | None = None,
+        slope: Tensor | None = None,
+    ) -> None:
+        """Store an expansion; ``u = input_transform(z) / scale - shift``.
+
+        Args:
+            frequencies: ``batch_shape x F x d`` angular frequencies.
+            cosines: ``sample_shape x F`` weights of the cosines.
+            sines: ``sample_shape x F`` weights of the sines.
+            centers: ``batch_shape x t x d`` scaled points, ``t`` may be zero.
+            kernel_weights: ``sample_shape x t`` weights of the kernels.
+            offset: ``sample_shape`` constants.
+            smoothness: Matern's ``nu``, infinite for the squared exponential.
+            scale: ``batch_shape x 1 x d`` lengthscales; one if ``None``.
+            shift: ``batch_shape x 1 x d`` origin; zero if ``None``.
+            input_transform: The model's input transform.
+            slope: ``batch_shape x 1 x d`` derivative of each column of ``u`` by the same
+                column of ``z``; may be ``None`` if there is an input transform that
+                is not an affine map of each column: derivatives then take autograd.
+        """
+        super().__init__()
+        one = torch.ones_like(frequencies[..., :1, :])
+        scale = one if scale is None else scale
+        if input_transform is None and slope is None:
+            slope = 1.0 / scale
+        for name, tensor in (
+            ("frequencies", frequencies),
+            ("cosines", cosines),
+            ("sines", sines),
+            ("centers", centers),
+            ("kernel_weights", kernel_weights),
+            ("offset", offset.expand(cosines.shape[:-1])),
+            ("scale", scale),
+            ("shift", torch.zeros_like(one) if shift is None else shift),
+            ("slope", slope),
+        ):
+            self.register_buffer(name, tensor)
+        self.smoothness = smoothness
+        self.input_transform = input_transform
+        self.sample_shape = cosines.shape[:-1]
+        # A transform that is not affine may change the number of columns.
+        self.dim = None if slope is None else slope.shape[-1]
+
+    @property
+    def num_samples(self) -> int:
+        """The number ``C`` of functions (for each model of a batch)."""
+        return self.sample_shape[-1]
+
+    @property
+    def lengthscale(self) -> Tensor | None:  # type: ignore[override]
+        """Lengthscale of each column in the user's units, the smallest of a batch."""
+        if self.slope is None:
+            return None
+        return self.slope.abs().flatten(0, -2).amax(dim=0).reciprocal()
+
+    def __neg__(self) -> Expansion:
+        """The functions with the opposite sign."""
+        return Expansion(
+            self.frequencies,
+            -self.cosines,
+            -self.sines,
+            self.centers,
+            -self.kernel_weights,
+            -self.offset,
+            self.smoothness,
+            self.scale,
+            self.shift,
+            self.input_transform,
+            self.slope,
+        )
+
+    def scaled(self, z: Tensor) -> Tensor:
+        """Carry points to the space in which the expansion is stationary.
+
+        Args:
+            z: ``n x d`` or ``sample_shape x n x d`` points.
+
+        Returns:
+            ``batch_shape x n x d`` or ``sample_shape x n x d`` scaled points ``u``.
+        """
+        if (self.dim not in (None, z.shape[-1])) or (
+            z.ndim != 2 and z.shape[:-2] != self.sample_shape
+        ):
+            raise BotorchTensorDimensionError(
+                f"Expected `z` of shape n x d or {tuple(self.sample_shape)} x n x d "
+                f"with d = {self.dim}, got shape {tuple(z.shape)}."
+            )
+        # The model's transforms know its batch shape but not the samples.
+        points = z.flatten(-3, -2) if z.ndim > 2 else z
+        if self.input_transform is not None:
+            points = self.input_transform(points)
+        points = points / self.scale - self.shift
+        return points.unflatten(-2, z.shape[-3:-1]) if z.ndim > 2 else points
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Evaluate the functions.
+
+        Args:
+            z: ``n x d`` points for all functions, or ``sample_shape x n x d`` points,
+                each function its own.
+
+        Returns:
+            ``sample_shape x n`` values.
+        """
+        width = self.frequencies.shape[-2] + self.centers.shape[-2]
+        rows = max(1, base.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))
+        if z.shape[-2] > rows:
+            return torch.cat([self(part) for part in z.split(rows, dim=-2)], dim=-1)
+        u = self.scaled(z)
+        common = z.ndim == 2
+        frequencies, centers = self.frequencies, self.centers
+        if not common:
+            frequencies, centers = frequencies.unsqueeze(-3), centers.unsqueeze(-3)
+        phase = u @ frequencies.mT
+        kernel = radial_value(
+            squared_distance(u, centers, self.smoothness), self.smoothness
+        )
+        features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
+        weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
+        if common:
+            values = weights @ features.mT
+        else:
+            values = (features @ weights.unsqueeze(-1)).squeeze(-1)
+        return self.offset.unsqueeze(-1) + values
+
+    def derivatives(self, z: Tensor, columns: Tensor) -> Derivatives:
+        """Value, gradient and Hessian with respect to some columns, in closed form.
+
+        Args:
+            z: ``sample_shape x n x d`` points, each function its own.
+            columns: The indices of the ``k`` columns of ``z`` to differentiate by.
+
+        Returns:
+            The values and derivatives, detached from any graph.
+        """
+        if self.slope is None:
+            return super().derivatives(z, columns)
+        width = self.frequencies.shape[-2] + self.centers.shape[-2]
+        rows = max(1, base.MAX_ELEMENTS // (width * self.sample_shape.numel()))
+        if z.shape[-2] > rows:
+            parts = [self.derivatives(part, columns) for part in z.split(rows, dim=-2)]
+            dims = (-1, -2, -3)
+            return Derivatives(
+                *(
+                    torch.cat(p, d)
+                    for p, d in zip(zip(*parts, strict=True), dims, strict=True)
+                )
+            )
+        with torch.no_grad():
+            u = self.scaled(z)
+            waves = self._wave_derivatives(u, columns)
+            if self.centers.shape[-2] == 0:
+                return waves
+            kernels = self._kernel_derivatives(u, columns)
+            return Derivatives(*(a + b for a, b in zip(waves, kernels, strict=True)))
+
+    def _wave_derivatives(self, u: Tensor, index: Tensor) -> Derivatives:
+        """The constant's and the cosines' part of the derivatives.
+
+        Args:
+            u: ``sample_shape x n x d`` scaled points.
+            index: The columns to differentiate by.
+
+        Returns:
+            Values and derivatives.
+        """
+        cosines, sines = self.cosines.unsqueeze(-2), self.sines.unsqueeze(-2)
+        phase = u @ self.frequencies.mT.unsqueeze(-3)
+        cosine, sine = phase.cos(), phase.sin_()
+        even = cosines * cosine + sines * sine
+        odd = sines * cosine - cosines * sine
+        slopes = (self.frequencies * self.slope).index_select(-1, index).unsqueeze(-3)
+        products = (slopes.unsqueeze(-1) * slopes.unsqueeze(-2)).flatten(-2)
+        table = torch.cat([torch.ones_like(slopes[..., :1]), -products], dim=-1)
+        value, hessian = (even @ table).split([1, table.shape[-1] - 1], dim=-1)
+        return Derivatives(
+            self.offset.unsqueeze(-1) + value.squeeze(-1),
+            odd @ slopes,
+            hessian.unflatten(-1, (len(index), len(index))),
+        )
+
+    def _kernel_derivatives(self, u: Tensor, index: Tensor) -> Derivatives:
+        """The kernels' part of the derivatives.
+
+        Args:
+            u: ``sample_shape x n x d`` scaled points.
+            index: The columns to differentiate by.
+
+        Returns:
+            Values and derivatives.
+        """
+        centers = self.centers.unsqueeze(-3)
+        weights = self.kernel_weights.unsqueeze(-2)
+        distance = squared_distance(u, centers, self.smoothness)
+        k0, k1, k2 = (
+            weights * k for k in radial_derivatives(distance, self.smoothness)
+        )
+        slope = self.slope.index_select(-1, index).unsqueeze(-3)
+        point = slope * u.index_select(-1, index)
+        center = slope * centers.index_select(-1, index)
+        products = (center.unsqueeze(-1) * center.unsqueeze(-2)).flatten(-2)
+        total1, total2 = k1.sum(-1, keepdim=True), k2.sum(-1, keepdim=True)
+        # The sum over j of k2 (p - p_j) (p - p_j)^T, multiplied out.
+        mixed = point.unsqueeze(-1) * (k2 @ center - 0.5 * total2 * point).unsqueeze(-2)
+        square = (k2 @ products).unflatten(-1, (len(index), len(index)))
+        return Derivatives(
+            k0.sum(-1),
+            total1 * point - k1 @ center,
+            torch.diag_embed(total1 * slope.square()) + square - mixed - mixed.mT,
+        )
+
+    def theta_table(
+        self, thetas: Tensor, domain: RobustDomain
+    ) -> Callable[[Tensor], Tensor]:
+        """Prepare the evaluation on a fixed set of thetas.
+
+        Args:
+            thetas: ``M x d_theta`` uncontrollable parts.
+            domain: Says which columns are controllable.
+
+        Returns:
+            A function of ``b x d_x`` controllable parts for all functions, or
+            ``sample_shape x b x d_x``, each function its own, that returns the
+            ``sample_shape x b x M`` values at all pairs.
+        """
+        if self.slope is None:
+            return super().theta_table(thetas, domain)
+        return ThetaTable(self, thetas, domain)

@@ -1,0 +1,310 @@
+r"""Function samples from the posterior of a Gaussian process.
+
+A prior sample is a sum of ``F`` random Fourier features with normal weights; its
+frequencies come from BoTorch's ``gen_kernel_features``. Matheron's rule turns it into a
+sample of the posterior, by correcting it for its residual at the ``t`` observations:
+
+- ``method="matheron"`` corrects with the exact kernel. The conditional mean is exact
+  for any number of observations, and the variance does not starve as ``t`` nears ``F``.
+- ``method="weight"`` corrects with the features' own kernel, which is an exact sample
+  of the Bayesian linear model with these features. Its evaluation does not depend on
+  ``t``; it is right for ``t`` well below ``F``.
+
+Either takes ``O(t^3 + t F)``; the ``F x F`` matrix of the linear model never appears.
+Samples are of the noise-free function, in the user's units.
+
+References:
+.. [Wilson2020efficiently]
+    J. T. Wilson, V. Borovitskiy, A. Terenin, P. Mostowsky and M. P. Deisenroth.
+    Efficiently sampling functions from Gaussian process posteriors. ICML 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
+from botorch.models.model import Model
+from botorch.models.transforms.input import (
+    AffineInputTransform,
+    ChainedInputTransform,
+)
+from botorch.sampling.pathwise import gen_kernel_features
+from gpytorch.means import ConstantMean, ZeroMean
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.models.stationary_kernel import read_stationary_kernel
+from botorch_res.sampling.expansion import Expansion
+from botorch_res.sampling.function import BatchFunction
+from botorch_res.sampling.grid import describe_kernel, draw_grid_samples
+
+
+def draw_fourier_samples(
+    model: Model,
+    num_samples: int,
+    num_features: int = 512,
+    method: str = "matheron",
+    seed: int | None = None,
+    domain: RobustDomain | None = None,
+) -> BatchFunction:
+    """Draw functions from the posterior of a Gaussian process.
+
+    Args:
+        model: An exact single-output GP such as ``SingleTaskGP``, single or batched,
+            with a constant or zero mean and a squared exponential or Matern kernel, with
+            or without ARD and ``ScaleKernel``.
+        num_samples: The number ``C`` of functions (for each model of a batch).
+        num_features: The number ``F`` of Fourier features, an even number.
+        method: ``"matheron"`` or ``"weight"``, see the module's docstring.
+        seed: Makes the functions reproducible, and leaves torch's global generator
+            as it is.
+        domain: The domain of the problem, if known. For a kernel that has no Fourier
+            features a fully finite domain is needed, and exact joint samples on it
+            are drawn.
+
+    Returns:
+        ``batch_shape x C`` functions.
+
+    Raises:
+        UnsupportedError: If the model, or its kernel, is not one of those above.
+        InputDataError: If another argument has a wrong value.
+    """
+    _check_arguments(num_samples, num_features, method)
+    view = ExactGPView(model)
+    with _seeded(seed), torch.no_grad():
+        if read_stationary_kernel(view.covar_module) is None:
+            return draw_grid_samples(view, num_samples, domain)
+        space = read_space(view)
+        if domain is not None and space.dim not in (None, domain.dim):
+            raise BotorchTensorDimensionError(
+                f"Expected a `domain` with {space.dim} columns, as many as the model's "
+                f"inputs have, got {domain.dim}."
+            )
+        return _draw(view, space, num_samples, num_features, method)
+
+
+class StationarySpace(NamedTuple):
+    """Where the model's kernel is stationary with unit lengthscale and variance.
+
+    Attributes:
+        smoothness: Matern's ``nu``, infinite for the squared exponential.
+        variance: ``batch_shape x 1 x 1`` variance of the prior.
+        scale: ``batch_shape x 1 x d`` lengthscales.
+        shift: ``batch_shape x 1 x d`` centre of the observations.
+        centers: ``batch_shape x t x d`` observations.
+        slope: ``batch_shape x 1 x d`` derivative by the user's columns, or ``None``.
+        mean: ``batch_shape x 1`` prior mean.
+    """
+
+    smoothness: float
+    variance: Tensor
+    scale: Tensor
+    shift: Tensor
+    centers: Tensor
+    slope: Tensor | None
+    mean: Tensor
+
+    @property
+    def dim(self) -> int | None:
+        """The number of columns of a point, if known."""
+        return None if self.slope is None else self.slope.shape[-1]
+
+
+def read_space(view: ExactGPView) -> StationarySpace:
+    """Read the space of a model with a stationary kernel and a constant mean.
+
+    Args:
+        view: The model.
+
+    Returns:
+        The space.
+
+    Raises:
+        UnsupportedError: If the kernel is not stationary or the mean not constant.
+    """
+    kernel = read_stationary_kernel(view.covar_module)
+    if kernel is None:
+        raise UnsupportedError(
+            "Expected an RBFKernel or MaternKernel, with or without ScaleKernel and "
+            f"without active_dims, got {describe_kernel(view.covar_module)}."
+        )
+    if type(view.mean_module) not in (ConstantMean, ZeroMean):
+        raise UnsupportedError(
+            "Expected a ConstantMean or a ZeroMean, got "
+            f"{type(view.mean_module).__name__}."
+        )
+    inputs = view.train_inputs
+    scale = kernel.lengthscale.expand(*view.batch_shape, 1, inputs.shape[-1])
+    scaled = inputs / scale
+    shift = scaled.mean(dim=-2, keepdim=True)
+    slope = None
+    if _is_affine(view.input_transform):
+        ends = torch.stack(
+            [torch.zeros_like(inputs[..., 0, :]), torch.ones_like(inputs[..., 0, :])],
+            dim=-2,
+        )
+        slope = view.transform_inputs(ends).diff(dim=-2) / scale
+    return StationarySpace(
+        smoothness=kernel.smoothness,
+        variance=kernel.outputscale.expand(*view.batch_shape, 1).unsqueeze(-1),
+        scale=scale,
+        shift=shift,
+        centers=scaled - shift,
+        slope=slope,
+        mean=view.prior_mean(inputs)[..., :1],
+    )
+
+
+def build_expansion(
+    view: ExactGPView,
+    space: StationarySpace,
+    frequencies: Tensor,
+    weights: Tensor,
+    kernel_weights: Tensor | None,
+) -> Expansion:
+    """Put an expansion together and carry it to the user's units.
+
+    Args:
+        view: The model.
+        space: Its space.
+        frequencies: ``batch_shape x F / 2 x d`` frequencies.
+        weights: ``batch_shape x C x F`` weights of all cosines, then all sines.
+        kernel_weights: ``batch_shape x C x t`` weights of the kernel at the
+            observations, or ``None``.
+
+    Returns:
+        The expansion.
+    """
+    unit = view.outcome_scale.unsqueeze(-1)
+    cosines, sines = (unit * weights).tensor_split(2, dim=-1)
+    centers = space.centers
+    if kernel_weights is None:
+        centers = centers[..., :0, :]
+        kernel_weights = weights[..., :0]
+    return Expansion(
+        frequencies=frequencies,
+        cosines=cosines,
+        sines=sines,
+        centers=centers,
+        kernel_weights=unit * space.variance * kernel_weights,
+        offset=view.untransform_outcomes(space.mean),
+        smoothness=space.smoothness,
+        scale=space.scale,
+        shift=space.shift,
+        input_transform=view.input_transform,
+        slope=space.slope,
+    )
+
+
+def _draw(
+    view: ExactGPView,
+    space: StationarySpace,
+    num_samples: int,
+    num_features: int,
+    method: str,
+) -> Expansion:
+    """Draw prior samples and condition them on the observations.
+
+    Args:
+        view: The model.
+        space: Its space.
+        num_samples: The number ``C`` of functions.
+        num_features: The number ``F`` of features.
+        method: ``"matheron"`` or ``"weight"``.
+
+    Returns:
+        ``batch_shape x C`` functions.
+    """
+    inputs = view.train_inputs
+    frequencies = gen_kernel_features(
+        view.covar_module, num_inputs=inputs.shape[-1], num_outputs=num_features
+    ).weight.expand(*view.batch_shape, num_features // 2, inputs.shape[-1])
+    amplitude = (2.0 * space.variance / num_features).sqrt()
+    phase = space.centers @ frequencies.mT
+    features = amplitude * torch.cat([phase.cos(), phase.sin()], dim=-1)
+    normal = torch.randn(
+        *view.batch_shape,
+        num_samples,
+        num_features + inputs.shape[-2],
+        dtype=inputs.dtype,
+        device=inputs.device,
+    )
+    weights, noise = normal.tensor_split([num_features], dim=-1)
+    noise = view.noise.unsqueeze(-2).sqrt() * noise
+    residual = view.residual.unsqueeze(-2) - weights @ features.mT - noise
+    if method == "matheron":
+        correction = residual @ view.whitener.mT @ view.whitener
+        return build_expansion(
+            view, space, frequencies, amplitude * weights, correction
+        )
+    covariance = features @ features.mT + torch.diag_embed(view.noise)
+    correction = torch.cholesky_solve(residual.mT, psd_safe_cholesky(covariance)).mT
+    weights = amplitude * (weights + correction @ features)
+    return build_expansion(view, space, frequencies, weights, None)
+
+
+def _is_affine(transform: Module | None) -> bool:
+    """Whether an input transform is an affine map of each column.
+
+    Args:
+        transform: An input transform, or ``None``.
+
+    Returns:
+        Whether it is.
+    """
+    if isinstance(transform, ChainedInputTransform):
+        return all(_is_affine(link) for link in transform.values())
+    return transform is None or isinstance(transform, AffineInputTransform)
+
+
+def _check_arguments(num_samples: int, num_features: int, method: str) -> None:
+    """Raise on wrong arguments.
+
+    Args:
+        num_samples: The number of functions.
+        num_features: The number of features.
+        method: The method.
+    """
+    if num_samples < 1:
+        raise InputDataError(
+            f"Expected `num_samples` of at least 1, got {num_samples}."
+        )
+    if num_features < 2 or num_features % 2:
+        raise InputDataError(
+            f"Expected `num_features` to be a positive even number, got {num_features}."
+        )
+    if method not in ("matheron", "weight"):
+        raise InputDataError(
+            f"Expected `method` to be 'matheron' or 'weight', got {method!r}."
+        )
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    """Draw from a seed without touching the global generators.
+
+    BoTorch's feature generators know no generator argument.
+
+    Args:
+        seed: The seed, or ``None`` to draw from the global generators.
+
+    Yields:
+        Nothing.
+    """
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,201 @@
+r"""Batches of functions, and what the optimisers ask of them.
+
+``worst_case`` and ``robust_optimum`` work on ``sample_shape`` functions at once:
+posterior samples (``sample_shape = batch_shape x C``), a posterior mean, or anything
+that a user can write down. ``BatchFunction`` is all they ask:
+
+- values at points, common to all functions or each function's own;
+- value, gradient and Hessian with respect to some of the columns;
+- values at all pairs of some ``x`` with a fixed set of ``theta``;
+- optionally, a lengthscale, which tells how fine a search has to be.
+
+The base class provides all but the first by autograd and plain evaluation, so that any
+batch callable can be used; the posterior samples replace them with closed forms.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_res.domain import RobustDomain
+
+# Largest number of elements of an intermediate tensor: 128 MiB in double precision.
+MAX_ELEMENTS = 2**24
+# Largest number of points at which a function of unknown cost is evaluated at once.
+MAX_POINTS = 2**18
+
+
+class Derivatives(NamedTuple):
+    """Values and derivatives of a batch of functions at given points.
+
+    Attributes:
+        value: ``sample_shape x n``.
+        gradient: ``sample_shape x n x k``, one entry for each of ``k`` columns.
+        hessian: ``sample_shape x n x k x k``.
+    """
+
+    value: Tensor
+    gradient: Tensor
+    hessian: Tensor
+
+
+class BatchFunction(Module, ABC):
+    """A batch of ``sample_shape`` real functions of ``d`` variables.
+
+    Attributes:
+        sample_shape: The shape of the batch; empty for a single function.
+        lengthscale: The distance, in each of the ``d`` columns, over which the
+            functions change; ``None`` if it is not known.
+        dim: The number of columns ``d``; ``None`` if it is not known.
+    """
+
+    sample_shape: torch.Size
+    dim: int | None = None
+    lengthscale: Tensor | None = None
+
+    @abstractmethod
+    def forward(self, z: Tensor) -> Tensor:
+        """Evaluate the functions.
+
+        Args:
+            z: ``n x d`` points for all functions, or ``sample_shape x n x d`` points,
+                each function its own.
+
+        Returns:
+            ``sample_shape x n`` values.
+        """
+
+    def derivatives(self, z: Tensor, columns: Tensor) -> Derivatives:
+        """Value, gradient and Hessian with respect to some columns.
+
+        Args:
+            z: ``sample_shape x n x d`` points, each function its own.
+            columns: The indices of the ``k`` columns of ``z`` to differentiate by.
+
+        Returns:
+            The values and derivatives, detached from any graph.
+        """
+        with torch.enable_grad():
+            leaf = z.detach().index_select(-1, columns).requires_grad_()
+            value = self(z.detach().index_copy(-1, columns, leaf))
+            gradient = _gradient(value, leaf, create_graph=True)
+            # A loop over columns, not over points: one backward pass for each.
+            rows = [_gradient(slope, leaf) for slope in gradient.unbind(dim=-1)]
+        hessian = torch.stack(rows, dim=-2)
+        return Derivatives(
+            value.detach(), gradient.detach(), 0.5 * (hessian + hessian.mT)
+        )
+
+    def theta_table(
+        self, thetas: Tensor, domain: RobustDomain
+    ) -> Callable[[Tensor], Tensor]:
+        """Prepare the evaluation on a fixed set of thetas.
+
+        Args:
+            thetas: ``M x d_theta`` uncontrollable parts.
+            domain: Says which columns are controllable.
+
+        Returns:
+            A function of ``b x d_x`` controllable parts for all functions, or
+            ``sample_shape x b x d_x``, each function its own, that returns the
+            ``sample_shape x b x M`` values at all pairs.
+        """
+
+        def evaluate(x: Tensor) -> Tensor:
+            z = domain.join(x.unsqueeze(-2), thetas)
+            values: Tensor = self(z.flatten(-3, -2))
+            return values.unflatten(-1, z.shape[-3:-1])
+
+        def table(x: Tensor) -> Tensor:
+            rows = max(1, MAX_POINTS // (len(thetas) * x.shape[:-2].numel()))
+            return torch.cat([evaluate(part) for part in x.split(rows, dim=-2)], dim=-2)
+
+        return table
+
+
+def _gradient(value: Tensor, leaf: Tensor, create_graph: bool = False) -> Tensor:
+    """Gradient of point-wise values; zero where there is no dependence.
+
+    Args:
+        value: ``sample_shape x n`` values, each dependent on its own point only.
+        leaf: ``sample_shape x n x k`` coordinates of the points.
+        create_graph: Whether the gradient is to be differentiated again.
+
+    Returns:
+        The ``sample_shape x n x k`` gradient.
+    """
+    if not value.requires_grad:
+        return torch.zeros_like(leaf)
+    (gradient,) = torch.autograd.grad(
+        value.sum(),
+        leaf,
+        retain_graph=True,
+        create_graph=create_graph,
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    return gradient
+
+
+class CallableFunction(BatchFunction):
+    """A batch of functions given by any differentiable batch callable."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], probe: Tensor) -> None:
+        """Wrap a callable.
+
+        Args:
+            function: Maps ``n x d`` points, and ``sample_shape x n x d`` points, to
+                ``sample_shape x n`` values.
+            probe: ``n x d`` points at which ``function`` is evaluated once to learn
+                ``sample_shape``.
+
+        Raises:
+            BotorchTensorDimensionError: If the values have the wrong shape.
+        """
+        super().__init__()
+        self.function = function
+        with torch.no_grad():
+            shape = function(probe).shape
+        if shape[-1:] != probe.shape[:1]:
+            raise BotorchTensorDimensionError(
+                f"Expected `function` to map points of shape {tuple(probe.shape)} to "
+                f"values of shape sample_shape x {probe.shape[0]}, got shape "
+                f"{tuple(shape)}."
+            )
+        self.sample_shape = shape[:-1]
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Evaluate the callable.
+
+        Args:
+            z: ``n x d`` or ``sample_shape x n x d`` points.
+
+        Returns:
+            ``sample_shape x n`` values.
+        """
+        return self.function(z)
+
+
+def as_batch_function(
+    function: BatchFunction | Callable[[Tensor], Tensor], domain: RobustDomain
+) -> BatchFunction:
+    """Give any batch callable the interface that the optimisers need.
+
+    Args:
+        function: A ``BatchFunction``, or a differentiable callable that maps ``n x d``
+            and ``sample_shape x n x d`` points to ``sample_shape x n`` values.
+        domain: Where the function is defined.
+
+    Returns:
+        The function itself, or a wrapper that differentiates it by autograd.
+    """
+    if isinstance(function, BatchFunction):
+        return function
+    return CallableFunction(function, domain.sample(2, seed=0))

@@ -1,0 +1,194 @@
+r"""Exact joint samples of a Gaussian process on a finite domain.
+
+A kernel without Fourier features (categorical, periodic, sums and products) can still be
+sampled exactly where both parts of the domain are finite: the functions are then just
+a table of jointly normal values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from torch import Tensor
+from torch.nn import Module
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.sampling.function import BatchFunction
+
+# The joint covariance of more points than this would need more than 200 MB.
+MAX_GRID_POINTS = 5000
+
+
+class GridSamples(BatchFunction):
+    """Functions that are known on the points of a finite domain only.
+
+    Attributes:
+        table: ``sample_shape x n_x x n_theta`` values.
+    """
+
+    table: Tensor
+
+    def __init__(self, table: Tensor, domain: RobustDomain) -> None:
+        """Store the values.
+
+        Args:
+            table: ``sample_shape x n_x x n_theta`` values.
+            domain: The finite domain, with ``n_x`` and ``n_theta`` choices.
+        """
+        super().__init__()
+        self.register_buffer("table", table)
+        self.domain = domain
+        self.sample_shape = table.shape[:-2]
+        self.dim = domain.dim
+
+    @property
+    def num_samples(self) -> int:
+        """The number ``C`` of functions (for each model of a batch)."""
+        return self.sample_shape[-1]
+
+    def __neg__(self) -> GridSamples:
+        """The functions with the opposite sign."""
+        return GridSamples(-self.table, self.domain)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Look the values up.
+
+        Args:
+            z: ``n x d`` or ``sample_shape x n x d`` points of the domain.
+
+        Returns:
+            ``sample_shape x n`` values.
+        """
+        x, theta = self.domain.split(z)
+        row = _find("x", x, self.domain.x_choices)
+        column = _find("theta", theta, self.domain.theta_choices)
+        index = row * self.table.shape[-1] + column
+        shape = (*self.sample_shape, z.shape[-2])
+        return self.table.flatten(-2).gather(-1, index.expand(shape))
+
+    def derivatives(self, z: Tensor, columns: Tensor) -> NoReturn:
+        """Raise: a table of values has no derivatives.
+
+        Args:
+            z: Ignored.
+            columns: Ignored.
+        """
+        raise UnsupportedError(
+            "Joint samples on a finite domain have no derivatives; use them with the "
+            "finite domain on which they were drawn."
+        )
+
+    def theta_table(
+        self, thetas: Tensor, domain: RobustDomain
+    ) -> Callable[[Tensor], Tensor]:
+        """Prepare the evaluation on a fixed set of thetas.
+
+        Args:
+            thetas: ``M x d_theta`` uncontrollable choices.
+            domain: Says which columns are controllable.
+
+        Returns:
+            A function of ``b x d_x`` or ``sample_shape x b x d_x`` controllable choices
+            that returns the ``sample_shape x b x M`` values at all pairs.
+        """
+        column = _find("theta", thetas, self.domain.theta_choices)
+        table = self.table.index_select(-1, column)
+
+        def look_up(x: Tensor) -> Tensor:
+            row = _find("x", x, self.domain.x_choices).unsqueeze(-1)
+            return table.gather(-2, row.expand(*table.shape[:-2], -1, len(thetas)))
+
+        return look_up
+
+
+def draw_grid_samples(
+    view: ExactGPView, num_samples: int, domain: RobustDomain | None
+) -> GridSamples:
+    """Draw exact joint samples on all points of a finite domain.
+
+    Args:
+        view: The model.
+        num_samples: The number ``C`` of functions (for each model of a batch).
+        domain: The domain.
+
+    Returns:
+        ``batch_shape x C`` functions, in the user's units.
+
+    Raises:
+        UnsupportedError: If the domain is not finite, or too large.
+    """
+    name = describe_kernel(view.covar_module)
+    if domain is None or not (domain.x_is_finite and domain.theta_is_finite):
+        raise UnsupportedError(
+            f"The kernel {name} has no Fourier features. Use an RBFKernel or "
+            "MaternKernel (with or without ScaleKernel, without active_dims), or pass a "
+            "`domain` with `x_choices` and `theta_choices`, on which exact joint samples "
+            "can be drawn."
+        )
+    pairs = domain.all_pairs()
+    points = view.transform_inputs(pairs.flatten(0, 1))
+    if len(points) > MAX_GRID_POINTS:
+        raise UnsupportedError(
+            f"The kernel {name} has no Fourier features, and the domain has too many "
+            f"points for exact joint samples: {points.shape[-2]} of at most {MAX_GRID_POINTS}."
+        )
+    mean, covariance = view.joint_posterior(points)
+    factor = psd_safe_cholesky(covariance)
+    normal = torch.randn(
+        *factor.shape[:-2],
+        num_samples,
+        factor.shape[-1],
+        dtype=factor.dtype,
+        device=factor.device,
+    )
+    values = view.untransform_outcomes(mean).unsqueeze(-2)
+    values = values + view.outcome_scale.unsqueeze(-1) * (normal @ factor.mT)
+    return GridSamples(values.unflatten(-1, pairs.shape[:2]), domain)
+
+
+def describe_kernel(kernel: Module) -> str:
+    """Name a kernel and the kernels inside it.
+
+    Args:
+        kernel: A GPyTorch kernel.
+
+    Returns:
+        For example ``ScaleKernel(PeriodicKernel)``.
+    """
+    inner = [
+        describe_kernel(child)
+        for name, child in kernel.named_children()
+        if "kernel" in name
+    ]
+    inner += [describe_kernel(child) for child in getattr(kernel, "kernels", [])]
+    return type(kernel).__name__ + (f"({', '.join(inner)})" if inner else "")
+
+
+def _find(part: str, points: Tensor, choices: Tensor) -> Tensor:
+    """Look points up in a list of choices.
+
+    Args:
+        part: The part's name, ``"x"`` or ``"theta"``.
+        points: ``... x n x d_part`` points.
+        choices: ``m x d_part`` choices.
+
+    Returns:
+        ``... x n`` indices of the choices.
+    """
+    width = choices.amax(dim=0) - choices.amin(dim=0)
+    tolerance = (
+        1e3 * torch.finfo(choices.dtype).eps * (width + choices.abs().amax(dim=0))
+    )
+    same = ((points.unsqueeze(-2) - choices).abs() <= tolerance).all(dim=-1)
+    missing = ~same.any(dim=-1)
+    if missing.any():
+        raise InputDataError(
+            f"Joint samples are known at the domain's `{part}_choices` only, got "
+            f"{points[missing][0].tolist()}, which is not one of them."
+        )
+    return same.to(torch.uint8).argmax(dim=-1)

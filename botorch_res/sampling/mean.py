@@ -1,0 +1,67 @@
+"""The posterior mean of a Gaussian process as a batch of functions."""
+
+from __future__ import annotations
+
+import torch
+from botorch.models.model import Model
+from gpytorch.means import ConstantMean, ZeroMean
+from torch import Tensor
+
+from botorch_res.models import ExactGPView
+from botorch_res.models.stationary_kernel import read_stationary_kernel
+from botorch_res.sampling.fourier import build_expansion, read_space
+from botorch_res.sampling.function import BatchFunction
+
+
+class KernelMean(BatchFunction):
+    """The posterior mean of a model with any kernel and mean, by plain evaluation."""
+
+    weights: Tensor
+
+    def __init__(self, view: ExactGPView) -> None:
+        """Read the weights of the kernel at the observations.
+
+        Args:
+            view: The model.
+        """
+        super().__init__()
+        self.view = view
+        weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
+        self.register_buffer("weights", weights)
+        self.sample_shape = torch.Size([*view.batch_shape, 1])
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Evaluate the posterior mean.
+
+        Args:
+            z: ``n x d`` or ``batch_shape x 1 x n x d`` points.
+
+        Returns:
+            ``batch_shape x 1 x n`` values.
+        """
+        points = self.view.transform_inputs(z.squeeze(-3) if z.ndim > 2 else z)
+        covariance = self.view.prior_covariance(points, self.view.train_inputs)
+        mean = self.view.prior_mean(points) + (covariance @ self.weights).squeeze(-1)
+        return self.view.untransform_outcomes(mean).unsqueeze(-2)
+
+
+def posterior_mean(model: Model) -> BatchFunction:
+    """The posterior mean as ``batch_shape x 1`` functions, in the user's units.
+
+    Args:
+        model: An exact single-output GP such as ``SingleTaskGP``, single or batched.
+
+    Returns:
+        The posterior mean; with closed-form derivatives for squared exponential and
+        Matern kernels and a constant mean.
+    """
+    view = ExactGPView(model)
+    stationary = read_stationary_kernel(view.covar_module) is not None
+    with torch.no_grad():
+        if not stationary or type(view.mean_module) not in (ConstantMean, ZeroMean):
+            return KernelMean(view)
+        space = read_space(view)
+        weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
+        frequencies = space.centers[..., :0, :]
+        waves = weights.mT[..., :0]
+        return build_expansion(view, space, frequencies, waves, weights.mT)
