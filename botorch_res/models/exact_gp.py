@@ -50,6 +50,7 @@ class ExactGPView(ConditionalGP):
 
     Attributes:
         batch_shape: The model's batch shape.
+        original_inputs: ``batch_shape x t x d`` training inputs in the user's units.
         train_inputs: ``batch_shape x t x d`` transformed training inputs.
         train_targets: ``batch_shape x t`` transformed training targets.
         noise: ``batch_shape x t`` noise variance of each observation.
@@ -66,6 +67,7 @@ class ExactGPView(ConditionalGP):
             ``residual``.
     """
 
+    original_inputs: Tensor
     train_inputs: Tensor
     train_targets: Tensor
     noise: Tensor
@@ -76,12 +78,18 @@ class ExactGPView(ConditionalGP):
     whitener: Tensor
     whitened_residual: Tensor
 
-    def __init__(self, model: Model) -> None:
+    def __init__(
+        self, model: Model, negate: bool = False, model_units: bool = False
+    ) -> None:
         """Read a model.
 
         Args:
             model: A single-output exact GP with training data, such as
                 ``SingleTaskGP``, single, batched or ensemble.
+            negate: View the process of the negative function. This is the same, to the
+                bit, as viewing the model of the negative data.
+            model_units: Leave the outcome transform out, so that the user's units of an
+                outcome are those of the model's space.
 
         Raises:
             UnsupportedError: If the model is not an exact single-output GP with
@@ -98,19 +106,25 @@ class ExactGPView(ConditionalGP):
         self.stationary_kernel = read_stationary_kernel(self.covar_module)
         transform = getattr(gp, "input_transform", None)
         self.input_transform = None if transform is None else _frozen_copy(transform)
+        self.sign = -1.0 if negate else 1.0
 
         with torch.no_grad():
-            inputs = gp.train_inputs[0]
-            if transform is not None and not gp._has_transformed_inputs:
+            inputs = original = gp.train_inputs[0]
+            if gp._has_transformed_inputs:
+                original = gp._original_train_inputs
+            elif transform is not None:
                 inputs = transform.preprocess_transform(inputs)
-            targets = gp.train_targets.detach()
+            targets = self.sign * gp.train_targets.detach()
             shape = torch.Size([*self.batch_shape, inputs.shape[-2]])
             offset, scale = _affine_outcome(gp, targets)
+            if model_units:
+                offset, scale = torch.zeros_like(offset), torch.ones_like(scale)
             data = {
+                "original_inputs": original.detach().expand(*shape, original.shape[-1]),
                 "train_inputs": inputs.detach().expand(*shape, inputs.shape[-1]),
                 "train_targets": targets.expand(shape),
                 "noise": gp.likelihood.noise.detach().expand(shape),
-                "outcome_offset": offset.expand(*self.batch_shape, 1),
+                "outcome_offset": (self.sign * offset).expand(*self.batch_shape, 1),
                 "outcome_scale": scale.expand(*self.batch_shape, 1),
             }
             _check_finite(data)
@@ -175,7 +189,7 @@ class ExactGPView(ConditionalGP):
         Returns:
             ``... x batch_shape x n`` prior means.
         """
-        mean: Tensor = self.mean_module(X)
+        mean: Tensor = self.sign * self.mean_module(X)
         return mean
 
     def prior_covariance(self, X1: Tensor, X2: Tensor) -> Tensor:

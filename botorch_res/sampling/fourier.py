@@ -51,7 +51,7 @@ from botorch_res.sampling.grid import describe_kernel, draw_grid_samples
 
 
 def draw_fourier_samples(
-    model: Model,
+    model: Model | ExactGPView,
     num_samples: int,
     num_features: int = 512,
     method: str = "matheron",
@@ -63,7 +63,7 @@ def draw_fourier_samples(
     Args:
         model: An exact single-output GP such as ``SingleTaskGP``, single or batched,
             with a constant or zero mean and a squared exponential or Matern kernel, with
-            or without ARD and ``ScaleKernel``.
+            or without ARD and ``ScaleKernel``; or the view of one.
         num_samples: The number ``C`` of functions (for each model of a batch).
         num_features: The number ``F`` of Fourier features, an even number.
         method: ``"matheron"`` or ``"weight"``, see the module's docstring.
@@ -81,7 +81,7 @@ def draw_fourier_samples(
         InputDataError: If another argument has a wrong value.
     """
     _check_arguments(num_samples, num_features, method)
-    view = ExactGPView(model)
+    view = model if isinstance(model, ExactGPView) else ExactGPView(model)
     with _seeded(seed), torch.no_grad():
         if read_stationary_kernel(view.covar_module) is None:
             return draw_grid_samples(view, num_samples, domain)

@@ -45,17 +45,18 @@ class KernelMean(BatchFunction):
         return self.view.untransform_outcomes(mean).unsqueeze(-2)
 
 
-def posterior_mean(model: Model) -> BatchFunction:
+def posterior_mean(model: Model | ExactGPView) -> BatchFunction:
     """The posterior mean as ``batch_shape x 1`` functions, in the user's units.
 
     Args:
-        model: An exact single-output GP such as ``SingleTaskGP``, single or batched.
+        model: An exact single-output GP such as ``SingleTaskGP``, single or batched; or
+            the view of one.
 
     Returns:
         The posterior mean; with closed-form derivatives for squared exponential and
         Matern kernels and a constant mean.
     """
-    view = ExactGPView(model)
+    view = model if isinstance(model, ExactGPView) else ExactGPView(model)
     stationary = read_stationary_kernel(view.covar_module) is not None
     with torch.no_grad():
         if not stationary or type(view.mean_module) not in (ConstantMean, ZeroMean):

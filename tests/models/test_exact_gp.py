@@ -390,3 +390,39 @@ def test_bad_data() -> None:
     broken.train_targets[2] = float("nan")
     with pytest.raises(InputDataError, match="finite train_targets, but 1 of 6"):
         ExactGPView(broken)
+
+
+class TestUnits:
+    @pytest.mark.parametrize("mode", ["train", "eval"])
+    def test_original_inputs(self, mode):
+        X, Y = make_data()
+        model = SingleTaskGP(X, Y, input_transform=Normalize(2))
+        getattr(model, mode)()
+        assert torch.equal(ExactGPView(model).original_inputs, X)
+        assert torch.equal(ExactGPView(SingleTaskGP(X, Y)).original_inputs, X)
+
+    def test_negation_is_the_model_of_negative_data(self):
+        X, Y = make_data()
+        model, twin = SingleTaskGP(X, Y), SingleTaskGP(X, -Y)
+        randomise(model)
+        randomise(twin)
+        twin.mean_module.raw_constant.data.neg_()
+        view, other = ExactGPView(model, negate=True), ExactGPView(twin)
+        for name, value in other.named_buffers():
+            assert torch.equal(view.get_buffer(name), value), name
+        points = 1.0 + 10.0 * torch.rand(5, 2, **DOUBLE)
+        for left, right in zip(
+            view.joint_posterior(points), other.joint_posterior(points), strict=True
+        ):
+            assert torch.equal(left, right)
+        mean = view.untransform_outcomes(view.joint_posterior(points).mean)
+        expected = -model.posterior(points).mean.squeeze(-1)
+        assert torch.allclose(mean, expected, rtol=1e-10, atol=0.0)
+
+    def test_model_units(self):
+        X, Y = make_data()
+        model = SingleTaskGP(X, Y)
+        view = ExactGPView(model, model_units=True)
+        values = torch.tensor([-1.5, 2.0], **DOUBLE)
+        assert torch.equal(view.untransform_outcomes(values), values)
+        assert torch.equal(view.whitener, ExactGPView(model).whitener)
