@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_res.optim.newton import box_newton_step
+
 # Points along each axis if the function's lengthscale is not known, by dimension.
 DEFAULT_COUNTS = {1: 65, 2: 25, 3: 11, 4: 7}
 
@@ -98,21 +100,25 @@ class ThetaGrid:
             repeats points of the grid.
         """
         index = self._local_maxima(values, num_peaks)
-        position = (index.unsqueeze(-1) // self._strides) % self._counts
-        position = torch.minimum(position.clamp_min(1), self._counts - 2)
+        corner = (index.unsqueeze(-1) // self._strides) % self._counts
+        # At the edge of the grid the stencil of the next point inside is used.
+        position = torch.minimum(corner.clamp_min(1), self._counts - 2)
         center = (position * self._strides).sum(dim=-1, keepdim=True)
         stencil = (center + self._offsets).flatten(-2)
         around = values.gather(-1, stencil).unflatten(-1, (index.shape[-1], -1))
         dim = len(self.counts)
-        value, gradient, hessian = (around @ self._differences).split(
+        _, gradient, hessian = (around @ self._differences).split(
             [1, dim, dim * dim], dim=-1
         )
         hessian = hessian.unflatten(-1, (dim, dim))
-        step = _stationary_step(gradient, hessian)
+        offset = (corner - position).to(values.dtype)
+        gradient = gradient + (hessian @ offset.unsqueeze(-1)).squeeze(-1)
+        step = box_newton_step(gradient, hessian, -1.0 - offset, 1.0 - offset)
         curved = (hessian @ step.unsqueeze(-1)).squeeze(-1)
         gain = (step * (gradient + 0.5 * curved)).sum(dim=-1)
-        theta = (position + step) * self.spacing
-        best, order = (value.squeeze(-1) + gain).topk(index.shape[-1], dim=-1)
+        value = values.gather(-1, index) + gain
+        theta = (corner + step) * self.spacing
+        best, order = value.topk(index.shape[-1], dim=-1)
         order = order.unsqueeze(-1).expand(theta.shape)
         return Peaks(theta.gather(-2, order), best)
 
@@ -139,25 +145,6 @@ class ThetaGrid:
         maximal = values >= pooled.flatten(-len(self.counts))
         score = torch.where(maximal, values, -torch.inf)
         return score.topk(min(num_peaks, values.shape[-1]), dim=-1).indices
-
-
-def _stationary_step(gradient: Tensor, hessian: Tensor) -> Tensor:
-    """Maximise a quadratic on the cells around a grid point, roughly.
-
-    Only a starting point and a rank are wanted: Newton's step, cut off at the
-    neighbours, is good enough.
-
-    Args:
-        gradient: ``... x d`` finite differences.
-        hessian: ``... x d x d`` finite differences.
-
-    Returns:
-        ``... x d`` steps in units of the spacing, none beyond one.
-    """
-    from botorch_res.optim.newton import box_newton_step
-
-    one = torch.ones_like(gradient)
-    return box_newton_step(gradient, hessian, -one, one)
 
 
 def _difference_table(dim: int, like: Tensor) -> Tensor:

@@ -61,6 +61,67 @@ class Branches(NamedTuple):
     shift: Tensor
 
 
+class _Climbers(NamedTuple):
+    """The state of many Newton searches in the unit cube.
+
+    Attributes:
+        theta: ``... x k x d_theta`` points.
+        value: ``... x k`` values.
+        gradient: ``... x k x d_theta`` gradients.
+        hessian: ``... x k x d_theta x d_theta`` Hessians.
+        radius: ``... x k x d_theta`` largest steps.
+        step: ``... x k x d_theta`` next steps.
+        gain: ``... x k`` what the next step promises.
+    """
+
+    theta: Tensor
+    value: Tensor
+    gradient: Tensor
+    hessian: Tensor
+    radius: Tensor
+    step: Tensor
+    gain: Tensor
+
+    def select(self, index: Tensor) -> _Climbers:
+        """Keep one climber of each group.
+
+        Args:
+            index: ``... x 1`` positions in the groups.
+
+        Returns:
+            The ``... x 1`` climbers.
+        """
+        flat = self.value.ndim
+        return _Climbers(
+            *(
+                part.take_along_dim(
+                    index.reshape(*index.shape, *[1] * (part.ndim - flat)),
+                    dim=flat - 1,
+                )
+                for part in self
+            )
+        )
+
+
+def _aim(theta: Tensor, state: Derivatives, radius: Tensor) -> _Climbers:
+    """Choose the next Newton step in the unit cube.
+
+    Args:
+        theta: ``... x d_theta`` points.
+        state: Value and derivatives at these points.
+        radius: ``... x d_theta`` largest steps.
+
+    Returns:
+        Climbers at these points.
+    """
+    lower = torch.maximum(-theta, -radius)
+    upper = torch.minimum(1.0 - theta, radius)
+    step = box_newton_step(state.gradient, state.hessian, lower, upper)
+    curved = (state.hessian @ step.unsqueeze(-1)).squeeze(-1)
+    gain = (step * (state.gradient + 0.5 * curved)).sum(dim=-1)
+    return _Climbers(theta, *state, radius, step, gain)
+
+
 class WorstCaseSolver:
     """Finds worst cases of a batch of functions, with all tables made once.
 
@@ -103,12 +164,13 @@ class WorstCaseSolver:
             if scale is not None:
                 scale = scale.index_select(-1, self.theta_columns)
             counts = grid_counts(
-                scale, self.width, density=2.5 * effort, max_points=round(8192 * effort)
+                scale, self.width, density=3.0 * effort, max_points=round(8192 * effort)
             )
             self.grid = ThetaGrid(counts, bounds)
             self.thetas = self.lower + self.width * self.grid.points
         self.num_peaks = max(4, round(4 * dim * dim * effort))
         self.num_climbs = max(1, round((dim + 1) * effort))
+        self.num_steps = 2 + dim
         with torch.no_grad():
             self.table = self.function.theta_table(self.thetas, domain)
 
@@ -170,15 +232,12 @@ class WorstCaseSolver:
             return WorstCase(theta, value)
         peaks = self.grid.peaks(values, self.num_peaks)
         start = peaks.theta[..., : self.num_climbs, :]
-        climbed, height, gain = self._climb(x, start, num_steps=1)
-        best = (height + gain).argmax(dim=-1, keepdim=True)
-        start = climbed.gather(
-            -2, best.unsqueeze(-1).expand(*best.shape, climbed.shape[-1])
-        )
-        climbed, height, _ = self._climb(x, start, num_steps=2)
-        climbed, height = climbed.squeeze(-2), height.squeeze(-1)
+        climbers = self._climb(x, self._begin(x, start), num_steps=1)
+        best = (climbers.value + climbers.gain).argmax(dim=-1, keepdim=True)
+        climbers = self._climb(x, climbers.select(best), self.num_steps)
+        climbed = self.lower + self.width * climbers.theta.squeeze(-2)
+        height = climbers.value.squeeze(-1)
         better = height > value
-        climbed = self.lower + self.width * climbed
         return WorstCase(
             torch.where(better.unsqueeze(-1), climbed, theta),
             torch.where(better, height, value),
@@ -199,59 +258,47 @@ class WorstCaseSolver:
             index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
             return self.differentiate(x, self.thetas[index])
         peaks = self.grid.peaks(values, num_branches)
-        climbed, _, _ = self._climb(x, peaks.theta, num_steps=2)
-        return self.differentiate(x, self.lower + self.width * climbed)
+        climbers = self._climb(x, self._begin(x, peaks.theta), num_steps=2)
+        return self.differentiate(x, self.lower + self.width * climbers.theta)
 
-    def _climb(
-        self, x: Tensor, theta: Tensor, num_steps: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _begin(self, x: Tensor, theta: Tensor) -> _Climbers:
+        """Start Newton's method.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+
+        Returns:
+            Climbers at these points.
+        """
+        state = self._derivatives(x, theta)
+        return _aim(theta, state, self.grid.spacing.expand(theta.shape))
+
+    def _climb(self, x: Tensor, climbers: _Climbers, num_steps: int) -> _Climbers:
         """Newton's method in the unit cube, never going down.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            theta: ``sample_shape x b x k x d_theta`` starting points.
+            climbers: ``sample_shape x b x k`` climbers.
             num_steps: The number of steps.
 
         Returns:
-            The ``sample_shape x b x k x d_theta`` points reached, their
-            ``sample_shape x b x k`` values, and what one more step promises.
+            The climbers at the end.
         """
-        radius = self.grid.spacing.expand(theta.shape)
-        state = self._derivatives(x, theta)
-        step, gain = self._step(theta, state, radius)
         for _ in range(num_steps):
-            trial = (theta + step).clamp(0.0, 1.0)
+            trial = (climbers.theta + climbers.step).clamp(0.0, 1.0)
             new = self._derivatives(x, trial)
-            better = new.value > state.value
+            better = new.value > climbers.value
             one = better.unsqueeze(-1)
-            theta = torch.where(one, trial, theta)
-            radius = torch.where(one, radius, 0.25 * step.abs())
             state = Derivatives(
-                torch.where(better, new.value, state.value),
-                torch.where(one, new.gradient, state.gradient),
-                torch.where(one.unsqueeze(-1), new.hessian, state.hessian),
+                torch.where(better, new.value, climbers.value),
+                torch.where(one, new.gradient, climbers.gradient),
+                torch.where(one.unsqueeze(-1), new.hessian, climbers.hessian),
             )
-            step, gain = self._step(theta, state, radius)
-        return theta, state.value, gain
-
-    def _step(
-        self, theta: Tensor, state: Derivatives, radius: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """One Newton step in the unit cube, and the gain that it promises.
-
-        Args:
-            theta: ``... x d_theta`` points.
-            state: Value and derivatives at these points.
-            radius: ``... x d_theta`` largest steps.
-
-        Returns:
-            The ``... x d_theta`` step and the ``...`` gain.
-        """
-        lower = torch.maximum(-theta, -radius)
-        upper = torch.minimum(1.0 - theta, radius)
-        step = box_newton_step(state.gradient, state.hessian, lower, upper)
-        curved = (state.hessian @ step.unsqueeze(-1)).squeeze(-1)
-        return step, (step * (state.gradient + 0.5 * curved)).sum(dim=-1)
+            theta = torch.where(one, trial, climbers.theta)
+            radius = torch.where(one, climbers.radius, 0.25 * climbers.step.abs())
+            climbers = _aim(theta, state, radius)
+        return climbers
 
     def _derivatives(self, x: Tensor, theta: Tensor) -> Derivatives:
         """Derivatives by theta in units of the box.
