@@ -21,6 +21,9 @@ from botorch.exceptions.errors import (
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
+# A point counts as part of the domain within this share of the bounds' distance.
+ROUNDING = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class RobustDomain:
@@ -156,6 +159,30 @@ class RobustDomain:
         )
         return columns.index_select(-1, self._z_columns)
 
+    def contains_x(self, x: Tensor) -> Tensor:
+        """Which controllable parts belong to the domain, up to rounding.
+
+        Args:
+            x: A ``batch_shape x d_x`` tensor.
+
+        Returns:
+            A ``batch_shape`` tensor of booleans.
+        """
+        _check_width("x", x, self.x_dim)
+        return _contains(x, self.x_bounds, self.x_choices)
+
+    def contains_theta(self, theta: Tensor) -> Tensor:
+        """Which uncontrollable parts belong to the domain, up to rounding.
+
+        Args:
+            theta: A ``batch_shape x d_theta`` tensor.
+
+        Returns:
+            A ``batch_shape`` tensor of booleans.
+        """
+        _check_width("theta", theta, self.theta_dim)
+        return _contains(theta, self.theta_bounds, self.theta_choices)
+
     def all_pairs(self) -> Tensor:
         """List every point of a domain in which both parts are finite.
 
@@ -269,6 +296,24 @@ class RobustDomain:
                 # In single precision a coordinate may round up to one.
                 filled.append(choices[index.clamp_max(len(choices) - 1)])
         return filled
+
+
+def _contains(part: Tensor, bounds: Tensor, choices: Tensor | None) -> Tensor:
+    """Whether points belong to a box or a finite set.
+
+    Args:
+        part: A ``batch_shape x d_part`` tensor.
+        bounds: The ``2 x d_part`` bounds.
+        choices: The ``n x d_part`` choices, or ``None``.
+
+    Returns:
+        A ``batch_shape`` tensor of booleans.
+    """
+    lower, upper = bounds
+    slack = ROUNDING * (upper - lower)
+    if choices is None:
+        return ((part >= lower - slack) & (part <= upper + slack)).all(dim=-1)
+    return ((part.unsqueeze(-2) - choices).abs() <= slack).all(dim=-1).any(dim=-1)
 
 
 def _validated_bounds(bounds: Tensor) -> Tensor:

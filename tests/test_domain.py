@@ -150,6 +150,30 @@ class TestKinds:
             RobustDomain(BOUNDS, [2]).all_pairs()
 
 
+class TestContains:
+    def test_box(self):
+        domain = RobustDomain(BOUNDS, [2])
+        x = torch.tensor([[-1.0, 20.0], [0.0, 9.9], [1.0 + 1e-9, 10.0], [1.1, 12.0]])
+        assert domain.contains_x(x.double()).tolist() == [True, False, True, False]
+        theta = torch.tensor([[[0.0]], [[0.51]]])
+        assert domain.contains_theta(theta).tolist() == [[True], [False]]
+
+    def test_finite_sets(self):
+        domain = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES)
+        # The second has each of its columns in the set, but not together.
+        x = torch.tensor([[0.5, 12.0], [0.5, 11.0], [0.5 + 1e-7, 12.0]]).double()
+        assert domain.contains_x(x).tolist() == [True, False, True]
+        assert domain.contains_theta(THETA_CHOICES).all()
+        assert not domain.contains_theta(THETA_CHOICES + 0.01).any()
+
+    def test_wrong_widths(self):
+        domain = RobustDomain(BOUNDS, [2])
+        with pytest.raises(BotorchTensorDimensionError, match=r"`x` .*\(3,\)"):
+            domain.contains_x(torch.zeros(3))
+        with pytest.raises(BotorchTensorDimensionError, match=r"`theta` .*\(3,\)"):
+            domain.contains_theta(torch.zeros(3))
+
+
 class TestSampling:
     def test_boxes_are_filled(self):
         domain = RobustDomain(BOUNDS, [1])
