@@ -1,0 +1,359 @@
+r"""Expectation propagation for a Gaussian vector with interval constraints.
+
+Approximates ``z ~ N(mean, covariance)`` given ``lower_i <= z_i <= upper_i`` for all
+``i`` by a Gaussian, in which every constraint is replaced by a scalar Gaussian site
+``exp(-tau_i z_i^2 / 2 + nu_i z_i)``. Interval indicators are log-concave, so the site
+precisions ``tau_i`` never become negative, and every sweep is well-defined.
+
+All sites of all batch members are updated in parallel. That overshoots when many
+constraints speak about the same direction, so each member has a damping factor of its
+own: halved when an update turns against the one before without getting closer to the
+fixed point, else raised by a quarter towards one.
+
+``botorch_res.inference.sweep`` has the algebra of a sweep and its references.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.warnings import NumericsWarning
+from torch import Tensor
+
+from botorch_res.inference.sweep import (
+    Sites,
+    StandardProblem,
+    marginals,
+    mismatch,
+    posterior_moments,
+    project,
+    sweep_jacobian,
+    transfer_precision,
+)
+
+DEFAULT_TOLERANCE = 1e-6
+SMALLEST_DAMPING = 0.01
+# To stop early the host must know that all members have converged. On a GPU it would
+# wait for the device, so it asks only now and then.
+SWEEPS_BETWEEN_CHECKS = {"cpu": 1}
+SWEEPS_BETWEEN_CHECKS_ELSEWHERE = 8
+
+
+class EPResult(NamedTuple):
+    """Result of expectation propagation.
+
+    Attributes:
+        mean: ``batch_shape x n`` approximate posterior means.
+        covariance: ``batch_shape x n x n`` approximate posterior covariances.
+        site_precision: ``batch_shape x n`` precisions ``tau >= 0`` of the sites.
+        site_shift: ``batch_shape x n`` shifts ``nu`` of the sites.
+        num_sweeps: ``batch_shape`` number of sweeps that each member took.
+        converged: ``batch_shape`` whether it converged.
+        mismatch: ``batch_shape`` largest difference between a marginal and the moments
+            of its constrained cavity, in standard deviations (means) or relative
+            (variances).
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    site_precision: Tensor
+    site_shift: Tensor
+    num_sweeps: Tensor
+    converged: Tensor
+    mismatch: Tensor
+
+
+def expectation_propagation(
+    mean: Tensor,
+    covariance: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    pseudo_noise: Tensor | float = 0.0,
+    max_sweeps: int = 200,
+    tolerance: float = DEFAULT_TOLERANCE,
+    validate_args: bool = True,
+) -> EPResult:
+    """Condition a Gaussian vector on interval constraints.
+
+    Singular covariances (coinciding variables), infinite bounds, intervals far out or
+    narrow are fine. Means, covariances, precisions and shifts are differentiable with
+    respect to the first four arguments, by implicit differentiation at the fixed point.
+
+    The arithmetic is in double precision whatever the dtype of the arguments; a
+    single-precision covariance is trusted to its own rounding only.
+
+    The host waits for the device four times: to check the arguments (if asked to), to
+    check that the covariance is positive semi-definite, every few sweeps to see whether
+    all members have converged, and to warn about those that have not.
+
+    Args:
+        mean: ``batch_shape x n`` means.
+        covariance: ``batch_shape x n x n`` covariances, positive semi-definite up to
+            rounding.
+        lower: ``batch_shape x n`` lower bounds, possibly ``-inf``.
+        upper: ``batch_shape x n`` upper bounds, possibly ``inf``.
+        pseudo_noise: Variance, ``batch_shape x n`` or a number, by which a constraint
+            is softened at least. Give the absolute error of ``covariance`` here (1e-8
+            of the prior variance for a GP posterior). By itself the function takes
+            what the conditioning of ``covariance`` needs: between 1e-14 and 1e-8 of
+            the variance in double precision.
+        max_sweeps: Limit to the number of sweeps.
+        tolerance: Converged members have at most this mismatch, see ``EPResult``.
+        validate_args: Check the values of the arguments.
+
+    Returns:
+        Moments, sites and diagnostics.
+
+    Raises:
+        BotorchTensorDimensionError: If the shapes do not fit.
+        InputDataError: If ``validate_args`` is set and an argument is NaN, a moment is
+            infinite, a variance is negative beyond rounding, a bound is infinite on the
+            wrong side, or a lower bound exceeds its upper bound; in any case if the
+            covariance is far from positive semi-definite.
+    """
+    _check_shapes(mean, covariance, lower, upper)
+    if max_sweeps < 1:
+        raise InputDataError(
+            f"Expected max_sweeps of at least 1, but got {max_sweeps}."
+        )
+    if validate_args:
+        _check_values(mean, covariance, lower, upper)
+    dtype, epsilon = mean.dtype, torch.finfo(mean.dtype).eps
+    mean, covariance, lower, upper = (
+        argument.double() for argument in (mean, covariance, lower, upper)
+    )
+    covariance = 0.5 * (covariance + covariance.mT)
+    scale = _scale(covariance.detach(), pseudo_noise)
+    problem = _standardise(mean, covariance, lower, upper, scale, pseudo_noise, epsilon)
+
+    with torch.no_grad():
+        sites, num_sweeps, distance = _iterate(problem, max_sweeps, tolerance)
+    converged = distance <= tolerance
+    _warn_unless_converged(converged, distance, max_sweeps, tolerance)
+    if torch.is_grad_enabled() and any(
+        argument.requires_grad for argument in (mean, covariance, lower, upper)
+    ):
+        sites = _attach_gradient(problem, sites)
+
+    standard_mean, standard_covariance = posterior_moments(problem, sites)
+    precision = sites.precision / scale.square()
+    return EPResult(
+        mean=(mean + scale * standard_mean).to(dtype),
+        covariance=(scale.unsqueeze(-1) * standard_covariance * scale.unsqueeze(-2)).to(
+            dtype
+        ),
+        site_precision=precision.to(dtype),
+        site_shift=(sites.shift / scale + precision * mean).to(dtype),
+        num_sweeps=num_sweeps,
+        converged=converged,
+        mismatch=distance.to(dtype),
+    )
+
+
+def _scale(covariance: Tensor, pseudo_noise: Tensor | float) -> Tensor:
+    """Standard deviations, kept positive for variables without a variance."""
+    variance = covariance.diagonal(dim1=-1, dim2=-2)
+    floor = 1e-30 * variance.amax(dim=-1, keepdim=True) + 1e-200
+    floor = (
+        floor.clamp_min(pseudo_noise)
+        if isinstance(pseudo_noise, float)
+        else (torch.maximum(floor, pseudo_noise.double()))
+    )
+    return torch.maximum(variance, floor).sqrt()
+
+
+def _standardise(
+    mean: Tensor,
+    covariance: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    scale: Tensor,
+    pseudo_noise: Tensor | float,
+    epsilon: float,
+) -> StandardProblem:
+    """Pass to variables of mean zero and variance one."""
+    correlation = covariance / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
+    diagonal = correlation.diagonal(dim1=-1, dim2=-2)
+    correlation = correlation + torch.diag_embed((1.0 - diagonal).detach())
+    widened, transferred = transfer_precision(correlation)
+    needed = _needed_pseudo_noise(correlation.detach(), epsilon)
+    return StandardProblem(
+        widened_correlation=widened,
+        transferred_precision=transferred,
+        lower=(lower - mean) / scale,
+        upper=(upper - mean) / scale,
+        pseudo_noise=torch.maximum(needed, pseudo_noise / scale.square()),
+    )
+
+
+def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
+    """Pseudo-noise that makes up for rounding, ``batch_shape x 1``.
+
+    The smallest pivot of a Cholesky factorisation tells how close to singular a matrix
+    is: errors of size ``epsilon`` are magnified by its inverse.
+    """
+    identity = torch.eye(
+        correlation.shape[-1], dtype=correlation.dtype, device=correlation.device
+    )
+    shift = torch.full_like(correlation[..., :1, :1], math.sqrt(epsilon))
+    cholesky, failed = torch.linalg.cholesky_ex(correlation + shift * identity)
+    repaired = torch.zeros_like(failed)
+    while failed.any():
+        repaired = repaired | failed
+        shift = torch.where(failed[..., None, None] > 0, 10.0 * shift, shift)
+        if (shift > 1.0).any():
+            smallest = torch.linalg.eigvalsh(correlation).min()
+            raise InputDataError(
+                "Expected a positive semi-definite covariance, but its correlation "
+                f"matrix has the eigenvalue {float(smallest):.3g}."
+            )
+        cholesky, failed = torch.linalg.cholesky_ex(correlation + shift * identity)
+    if repaired.any():
+        warnings.warn(
+            f"{int((repaired > 0).sum())} of {repaired.numel()} covariances are not "
+            "positive semi-definite up to rounding; their constraints are softened by "
+            f"a pseudo-noise of up to {float(shift.max()):.1e} of the variance.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+    pivot = cholesky.diagonal(dim1=-1, dim2=-2).square().amin(dim=-1, keepdim=True)
+    shift = shift.squeeze(-1)
+    needed = torch.minimum(64.0 * epsilon / pivot, shift)
+    return torch.where(repaired.unsqueeze(-1) > 0, shift, needed)
+
+
+def _iterate(
+    problem: StandardProblem, max_sweeps: int, tolerance: float
+) -> tuple[Sites, Tensor, Tensor]:
+    """Sweep until all members have converged.
+
+    Returns:
+        The sites, and for each member the number of sweeps and the mismatch.
+    """
+    sites = Sites(torch.zeros_like(problem.lower), torch.zeros_like(problem.lower))
+    damping = torch.ones_like(problem.lower[..., :1])
+    distance = torch.full_like(damping, math.inf)
+    num_sweeps = torch.zeros_like(damping, dtype=torch.long)
+    active = torch.ones_like(damping, dtype=torch.bool)
+    previous_step = torch.zeros_like(torch.cat(sites, dim=-1))
+    every = SWEEPS_BETWEEN_CHECKS.get(
+        damping.device.type, SWEEPS_BETWEEN_CHECKS_ELSEWHERE
+    )
+    for sweep in range(1, max_sweeps + 1):
+        posterior = marginals(problem, sites)
+        target, mean = project(
+            problem, posterior.cavity_mean, posterior.cavity_precision
+        )
+        new_distance = mismatch(posterior, target, mean)
+        num_sweeps = num_sweeps + active
+        # Steps are compared in units in which all variables count alike.
+        deviation = posterior.variance.sqrt()
+        step = torch.cat(
+            [
+                (target.precision - sites.precision) * posterior.variance,
+                (target.shift - sites.shift) * deviation,
+            ],
+            dim=-1,
+        )
+        overshoots = (step * previous_step).sum(dim=-1, keepdim=True) < 0.0
+        overshoots = overshoots & (new_distance > 0.9 * distance)
+        damping = torch.where(overshoots, 0.5 * damping, 1.25 * damping)
+        damping = damping.clamp(SMALLEST_DAMPING, 1.0)
+        distance = torch.where(active, new_distance, distance)
+        previous_step = step
+        active = active & (distance > tolerance)
+        # The last sweep only measures, so that the mismatch is that of the result.
+        if sweep == max_sweeps or (sweep % every == 0 and not active.any()):
+            break
+        sites = Sites(
+            *(
+                torch.where(active, torch.lerp(old, new, damping), old)
+                for old, new in zip(sites, target, strict=True)
+            )
+        )
+    return sites, num_sweeps.squeeze(-1), distance.squeeze(-1)
+
+
+def _attach_gradient(problem: StandardProblem, sites: Sites) -> Sites:
+    r"""Give the sites their derivatives at the fixed point.
+
+    With ``sites = F(sites, arguments)`` the implicit function theorem says
+    ``dsites = (I - dF/dsites)^-1 dF/darguments``: one sweep of which autograd knows,
+    and a linear system for the incoming gradient.
+    """
+    posterior = marginals(problem, sites)
+    target, _ = project(problem, posterior.cavity_mean, posterior.cavity_precision)
+    frozen = StandardProblem(
+        **{name: value.detach() for name, value in vars(problem).items()}
+    )
+    jacobian = sweep_jacobian(frozen, sites)
+    identity = torch.eye(
+        jacobian.shape[-1], dtype=jacobian.dtype, device=jacobian.device
+    )
+    system = (identity - jacobian).mT
+    joined = torch.cat(target, dim=-1)
+    # The value is that of the iteration; only the derivative is the sweep's.
+    joined = torch.cat(sites, dim=-1) + joined - joined.detach()
+    joined.register_hook(lambda gradient: torch.linalg.solve(system, gradient))
+    precision, shift = joined.chunk(2, dim=-1)
+    return Sites(precision, shift)
+
+
+def _warn_unless_converged(
+    converged: Tensor, distance: Tensor, max_sweeps: int, tolerance: float
+) -> None:
+    missed = int((~converged).sum())
+    if missed:
+        warnings.warn(
+            f"Expectation propagation has not converged after {max_sweeps} sweeps in "
+            f"{missed} of {converged.numel()} members: the largest mismatch is "
+            f"{float(distance.max()):.1e}, the tolerance {tolerance:.1e}.",
+            NumericsWarning,
+            stacklevel=3,
+        )
+
+
+def _check_shapes(
+    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor
+) -> None:
+    expected = {
+        "covariance": (covariance, (*mean.shape, *mean.shape[-1:])),
+        "lower": (lower, tuple(mean.shape)),
+        "upper": (upper, tuple(mean.shape)),
+    }
+    if mean.ndim == 0 or mean.shape[-1] == 0:
+        raise BotorchTensorDimensionError(
+            f"Expected mean of shape `batch_shape x n`, but got {tuple(mean.shape)}."
+        )
+    for name, (value, shape) in expected.items():
+        if tuple(value.shape) != shape:
+            raise BotorchTensorDimensionError(
+                f"Expected {name} of shape {shape} to go with a mean of shape "
+                f"{tuple(mean.shape)}, but got {tuple(value.shape)}."
+            )
+
+
+def _check_values(
+    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor
+) -> None:
+    variance = covariance.diagonal(dim1=-1, dim2=-2)
+    rounding = 1e-6 * variance.amax(dim=-1, keepdim=True)
+    problems = {
+        "finite mean": ~mean.isfinite(),
+        "finite covariance": ~covariance.isfinite(),
+        "lower < inf": lower.isnan() | lower.isposinf(),
+        "upper > -inf": upper.isnan() | upper.isneginf(),
+        "lower <= upper": lower > upper,
+        "variances of at least zero": variance < -rounding,
+    }
+    for expectation, wrong in problems.items():
+        if wrong.any():
+            first = tuple(int(index) for index in wrong.nonzero()[0])
+            raise InputDataError(
+                f"Expected {expectation}, but {int(wrong.sum())} of {wrong.numel()} "
+                f"entries are not so, the first at {first}."
+            )

@@ -1,0 +1,305 @@
+r"""One parallel sweep of expectation propagation over interval constraints.
+
+All is in standardised coordinates: variables with mean zero and variance one, whose
+correlation matrix is ``R``. Site ``i`` is ``exp(-t_i z_i^2 / 2 + s_i z_i)``.
+
+*Marginals.* The textbook form [Rasmussen2006gaussian]_, alg. 3.5, factorises
+``B = I + T^1/2 R T^1/2``, takes the posterior variance as a difference ``1 - a^T a``,
+and the cavity precision as a second one, ``1/v - t``. Both lose all digits for a
+narrow interval, where ``t v`` is close to one. So a small part ``d`` of the prior
+precision is counted as belonging to the sites: with ``R0 = (R^-1 - d I)^-1`` and
+``t' = t + d`` the posterior is the same, no ``t'`` is zero, and with
+``C = (I + T'^1/2 R0 T'^1/2)^-1``, ``c = diag(C)``, ``y = T'^1/2 C T'^-1/2 s``
+
+    variance          (1 - c) / t'             mean          (s - y) / t'
+    cavity precision  (d + t c) / (1 - c)      cavity mean   (s c - y) / (d + t c)
+
+which need one Cholesky factorisation and one triangular inverse, and have no
+cancellation: ``1 - c`` is at least of the order of ``d``. ``R`` is never inverted,
+``R0 = R + d R (I - d R)^-1 R`` with ``d`` at most half of ``1 / lambda_max(R)``.
+
+*Constraints.* ``R`` is positive semi-definite only up to rounding, and a narrow
+interval wants an enormous precision; the product of the two would break the
+factorisation. So the constraint is put on ``z_i + e_i`` with a pseudo-noise ``e_i`` of
+tiny variance ``p_i``: a log-concave factor, too, whose site precision stays below
+``1 / p_i``. Contradicting constraints then still have a fixed point.
+
+References:
+.. [Rasmussen2006gaussian]
+    C. E. Rasmussen and C. K. I. Williams. Gaussian Processes for Machine Learning.
+    MIT Press, 2006.
+.. [Minka2001family]
+    T. P. Minka. A family of algorithms for approximate Bayesian inference. PhD thesis,
+    MIT, 2001.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from botorch_res.probability import truncated_normal_moments
+
+
+class Sites(NamedTuple):
+    """Scalar Gaussian sites.
+
+    Attributes:
+        precision: ``batch_shape x n`` precisions ``t >= 0``.
+        shift: ``batch_shape x n`` shifts ``s``.
+    """
+
+    precision: Tensor
+    shift: Tensor
+
+
+class Marginals(NamedTuple):
+    """Posterior and cavity moments of every variable, each ``batch_shape x n``.
+
+    Attributes:
+        mean: Posterior means.
+        variance: Posterior variances.
+        cavity_mean: Means without the variable's own site.
+        cavity_precision: Precisions without the variable's own site.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    cavity_mean: Tensor
+    cavity_precision: Tensor
+
+
+@dataclass(frozen=True)
+class StandardProblem:
+    """A problem in standardised coordinates.
+
+    Attributes:
+        widened_correlation: ``batch_shape x n x n`` the matrix ``R0``.
+        transferred_precision: ``batch_shape x 1`` the number ``d``.
+        lower: ``batch_shape x n`` lower bounds.
+        upper: ``batch_shape x n`` upper bounds.
+        pseudo_noise: ``batch_shape x n`` the variances ``p``.
+    """
+
+    widened_correlation: Tensor
+    transferred_precision: Tensor
+    lower: Tensor
+    upper: Tensor
+    pseudo_noise: Tensor
+
+
+def transfer_precision(correlation: Tensor) -> tuple[Tensor, Tensor]:
+    """Choose ``d`` and widen the prior by it.
+
+    Args:
+        correlation: ``batch_shape x n x n`` the matrix ``R``.
+
+    Returns:
+        ``R0`` and ``d``, the latter of shape ``batch_shape x 1``.
+    """
+    # The largest row sum of absolute values bounds the largest eigenvalue.
+    bound = correlation.detach().abs().sum(dim=-1).amax(dim=-1, keepdim=True)
+    transferred = 0.5 / bound
+    factor = transferred.unsqueeze(-1)
+    cholesky, _ = torch.linalg.cholesky_ex(
+        _identity(correlation) - factor * correlation
+    )
+    half = torch.linalg.solve_triangular(cholesky, correlation, upper=False)
+    return correlation + factor * (half.mT @ half), transferred
+
+
+def inverse_factor(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tensor]:
+    """Factorise the posterior.
+
+    Args:
+        problem: The problem.
+        sites: Its sites.
+
+    Returns:
+        The inverse ``batch_shape x n x n`` of the Cholesky factor of
+        ``I + T'^1/2 R0 T'^1/2``, and the square roots ``batch_shape x n`` of ``t'``.
+    """
+    root = (sites.precision + problem.transferred_precision).sqrt()
+    identity = _identity(problem.widened_correlation)
+    scaled = root.unsqueeze(-1) * problem.widened_correlation * root.unsqueeze(-2)
+    cholesky, _ = torch.linalg.cholesky_ex(identity + scaled)
+    inverse = torch.linalg.solve_triangular(
+        cholesky, identity.expand_as(cholesky), upper=False
+    )
+    return inverse, root
+
+
+def marginals(problem: StandardProblem, sites: Sites) -> Marginals:
+    """Posterior and cavity moments.
+
+    Args:
+        problem: The problem.
+        sites: Its sites.
+
+    Returns:
+        The moments of every variable.
+    """
+    precision, shift = sites
+    transferred = problem.transferred_precision
+    inverse, root = inverse_factor(problem, sites)
+    unexplained = inverse.square().sum(dim=-2)
+    explained = 1.0 - unexplained
+    half = inverse @ (shift / root).unsqueeze(-1)
+    residual = root * (inverse.mT @ half).squeeze(-1)
+    total = precision + transferred
+    cavity = transferred + precision * unexplained
+    return Marginals(
+        mean=(shift - residual) / total,
+        variance=explained / total,
+        cavity_mean=(shift * unexplained - residual) / cavity,
+        cavity_precision=cavity / explained,
+    )
+
+
+def project(
+    problem: StandardProblem, cavity_mean: Tensor, cavity_precision: Tensor
+) -> tuple[Sites, Tensor]:
+    """Match each site to its constraint under the cavity.
+
+    Args:
+        problem: The problem.
+        cavity_mean: ``batch_shape x n`` means of the cavities.
+        cavity_precision: ``batch_shape x n`` precisions of the cavities.
+
+    Returns:
+        The sites that reproduce the moments of the constrained cavities, and the means
+        of these, ``batch_shape x n``.
+    """
+    variance = 1.0 / cavity_precision
+    noisy = variance + problem.pseudo_noise
+    moments = truncated_normal_moments(
+        cavity_mean, noisy, problem.lower, problem.upper, validate_args=False
+    )
+    gain = moments.mean - cavity_mean
+    reduction = (noisy - moments.variance).clamp_min(0.0)
+    # Without a bound on either side the site is flat, whatever the rounding.
+    flat = problem.lower.isneginf() & problem.upper.isposinf()
+    gain = torch.where(flat, 0.0, gain)
+    reduction = torch.where(flat, 0.0, reduction)
+    # The site of the noisy variable, convolved with the pseudo-noise.
+    precision = reduction / (
+        noisy * moments.variance + reduction * problem.pseudo_noise
+    )
+    mean = cavity_mean + gain * variance / noisy
+    shift = gain / noisy + mean * precision
+    return Sites(precision, shift), mean
+
+
+def mismatch(posterior: Marginals, sites: Sites, mean: Tensor) -> Tensor:
+    """Distance from the fixed point.
+
+    Args:
+        posterior: The posterior of the current sites.
+        sites: What ``project`` made of them.
+        mean: The means of the constrained cavities, ``batch_shape x n``.
+
+    Returns:
+        ``batch_shape x 1`` largest difference between a marginal and its constrained
+        cavity: in the mean relative to the standard deviation, in the variance relative
+        to the variance.
+    """
+    variance = 1.0 / (posterior.cavity_precision + sites.precision)
+    in_mean = (mean - posterior.mean).abs() / posterior.variance.sqrt()
+    in_variance = (variance - posterior.variance).abs() / posterior.variance
+    return torch.maximum(in_mean, in_variance).amax(dim=-1, keepdim=True)
+
+
+def posterior_moments(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tensor]:
+    """Mean and full covariance of the posterior.
+
+    Args:
+        problem: The problem.
+        sites: Its sites.
+
+    Returns:
+        The mean ``batch_shape x n`` and the covariance ``batch_shape x n x n``.
+    """
+    inverse, root = inverse_factor(problem, sites)
+    explained = _identity(inverse) - inverse.mT @ inverse
+    weighted = (explained @ (sites.shift / root).unsqueeze(-1)).squeeze(-1)
+    covariance = explained / (root.unsqueeze(-1) * root.unsqueeze(-2))
+    return weighted / root, covariance + _rounding_repair(problem, covariance.detach())
+
+
+def _rounding_repair(problem: StandardProblem, covariance: Tensor) -> Tensor:
+    """Diagonal that makes up for the rounding of ``R``, where that shows.
+
+    When all variables are tightly constrained, the posterior covariance may be smaller
+    than the rounding of the prior, and so have a negative eigenvalue of that size. Only
+    the members with this trouble get the repair.
+    """
+    largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1)[..., None, None]
+    identity = _identity(covariance)
+    _, failed = torch.linalg.cholesky_ex(covariance + 1e-11 * largest * identity)
+    # ``0.5 / d`` bounds the largest eigenvalue of ``R``.
+    size = 8.0 * torch.finfo(covariance.dtype).eps / problem.transferred_precision
+    return torch.where(failed[..., None, None] > 0, size.unsqueeze(-1), 0.0) * identity
+
+
+def sweep_jacobian(problem: StandardProblem, sites: Sites) -> Tensor:
+    """Derivative of a sweep's new sites with respect to the old ones.
+
+    Args:
+        problem: The problem; gradients do not flow through this function.
+        sites: Its sites.
+
+    Returns:
+        ``batch_shape x 2n x 2n`` Jacobian, precisions before shifts.
+    """
+    with torch.no_grad():
+        mean, covariance = posterior_moments(problem, sites)
+        posterior = marginals(problem, sites)
+    with torch.enable_grad():
+        cavity = [
+            posterior.cavity_mean.requires_grad_(),
+            posterior.cavity_precision.requires_grad_(),
+        ]
+        projected, _ = project(problem, *cavity)
+        # Each new site depends on its own cavity only, so that the gradient of the sum
+        # is the vector of derivatives.
+        local = [
+            torch.autograd.grad(output.sum(), cavity, retain_graph=True)
+            for output in projected
+        ]
+    variance = posterior.variance.unsqueeze(-1)
+    identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
+    # Posterior moments by sites, then cavity precision and shift by sites.
+    variance_by_precision = -covariance.square()
+    mean_by_precision = -covariance * mean.unsqueeze(-2)
+    precision_by_precision = -variance_by_precision / variance.square() - identity
+    shift_by_precision = mean_by_precision / variance - (
+        mean.unsqueeze(-1) * variance_by_precision / variance.square()
+    )
+    shift_by_shift = covariance / variance - identity
+    cavity_precision = posterior.cavity_precision.unsqueeze(-1)
+    cavity_mean = posterior.cavity_mean.unsqueeze(-1)
+    mean_rows = (
+        torch.cat(
+            [
+                (shift_by_precision - cavity_mean * precision_by_precision),
+                shift_by_shift,
+            ],
+            dim=-1,
+        )
+        / cavity_precision
+    )
+    precision_rows = torch.cat(
+        [precision_by_precision, torch.zeros_like(shift_by_shift)], dim=-1
+    )
+    rows = [
+        by_mean.unsqueeze(-1) * mean_rows + by_precision.unsqueeze(-1) * precision_rows
+        for by_mean, by_precision in local
+    ]
+    return torch.cat(rows, dim=-2).detach()
+
+
+def _identity(like: Tensor) -> Tensor:
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
