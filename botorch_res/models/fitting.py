@@ -1,0 +1,325 @@
+r"""Factories that turn observations into a fitted BoTorch model.
+
+A factory is called with data in the user's units and the bounds of the domain, and
+returns a model whose ``posterior`` is in the user's units again: the model carries the
+scaling of inputs to the unit cube and of outcomes to order one. Every factory accepts
+a single observation, repeated points, constant outcomes and outcomes of any magnitude.
+
+- ``DefaultGP``: priors and bounds that keep a fit on few points sane; noise given or
+  inferred. The one to use when nothing else is known.
+- ``MaximumLikelihoodGP``: bounded maximum likelihood, as in [Weichert2024robust]_.
+- ``FixedGP``: hyperparameters that are known.
+- ``BayesianGP``: an ensemble over samples of the hyperparameters.
+
+References:
+.. [Weichert2024robust]
+    D. Weichert, A. Kister, S. Houben, P. Link and G. Ernis. Robust Entropy Search for
+    Safe Efficient Bayesian Optimization. Uncertainty in Artificial Intelligence, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.warnings import OptimizationWarning
+from botorch.models import SingleTaskGP
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_res.models.hyperparameters import (
+    HyperparameterPosterior,
+    Hyperparameters,
+    LogNormalPrior,
+)
+from botorch_res.models.scaled_gp import EnsembleGP, ScaledData
+
+# Outcomes are scaled to order one, so that these are fractions of their spread. A fit
+# below either has explained the data by nothing or by isolated spikes.
+_MIN_SIGNAL = 1e-3
+_MIN_LENGTHSCALE = 1e-3
+
+
+class ModelFactory(Protocol):
+    """Anything that turns observations into a BoTorch model."""
+
+    def __call__(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None,
+        bounds: Tensor,
+        seed: int = 0,
+    ) -> Model:
+        """Fit a model.
+
+        Args:
+            X: An ``n x d`` tensor of points, in the domain's units.
+            Y: An ``n x 1`` tensor of observations.
+            Yvar: An ``n x 1`` tensor of the variances of their noise, or ``None``
+                when these are not known.
+            bounds: The ``2 x d`` bounds of the domain.
+            seed: The seed of whatever the fit draws.
+
+        Returns:
+            A single-output model.
+        """
+
+
+@dataclass(frozen=True)
+class DefaultGP:
+    """Maximum a-posteriori fit with priors that suit simulations and lab experiments.
+
+    Lengthscales are relative to the width of the domain, the signal's standard
+    deviation and the noise to the spread of the outcomes.
+
+    Attributes:
+        num_restarts: The number of starting points of the fit.
+        min_noise: The smallest noise variance relative to the variance of the
+            outcomes, which keeps repeated points harmless.
+    """
+
+    num_restarts: int = 4
+    min_noise: float = 1e-6
+
+    def __call__(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None,
+        bounds: Tensor,
+        seed: int = 0,
+    ) -> SingleTaskGP:
+        """Fit a model.
+
+        Args:
+            X: An ``n x d`` tensor of points.
+            Y: An ``n x 1`` tensor of observations.
+            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` to infer one.
+            bounds: The ``2 x d`` bounds of the domain.
+            seed: The seed of the restarts.
+
+        Returns:
+            The fitted model.
+        """
+        data = ScaledData(X, Y, Yvar, bounds, self.min_noise)
+        posterior = default_hyperparameter_posterior(data.X, data.y, data.noise)
+        return data.build(_fit(posterior, self.num_restarts, seed), SingleTaskGP)
+
+
+@dataclass(frozen=True)
+class MaximumLikelihoodGP:
+    """Bounded maximum likelihood with restarts and a fixed noise.
+
+    Attributes:
+        noise_variance: The noise variance of observations that come without one, in
+            units of the scaled outcomes.
+        standardize: Whether to scale the outcomes by their own mean and spread;
+            ``False`` when the problem itself is standardised.
+        lengthscale_bounds: The bounds of the lengthscales, in units of the domain's
+            width.
+        signal_bounds: The bounds of the signal's standard deviation.
+        num_restarts: The number of starting points of the fit.
+    """
+
+    noise_variance: float = 1e-3
+    standardize: bool = True
+    lengthscale_bounds: tuple[float, float] = (1e-5, 10.0)
+    signal_bounds: tuple[float, float] = (1e-5, 10.0)
+    num_restarts: int = 8
+
+    def __call__(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None,
+        bounds: Tensor,
+        seed: int = 0,
+    ) -> SingleTaskGP:
+        """Fit a model.
+
+        Args:
+            X: An ``n x d`` tensor of points.
+            Y: An ``n x 1`` tensor of observations.
+            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` for
+                ``noise_variance``.
+            bounds: The ``2 x d`` bounds of the domain.
+            seed: The seed of the restarts.
+
+        Returns:
+            The fitted model.
+        """
+        data = ScaledData(X, Y, Yvar, bounds, standardize=self.standardize)
+        data.set_noise(self.noise_variance)
+        posterior = HyperparameterPosterior(
+            data.X,
+            data.y,
+            data.noise,
+            _flat_prior(0.3, self.lengthscale_bounds),
+            _flat_prior(1.0, self.signal_bounds),
+            _flat_prior(1.0, (1.0, 1.0)),
+        )
+        return data.build(_fit(posterior, self.num_restarts, seed), SingleTaskGP)
+
+
+@dataclass(frozen=True)
+class FixedGP:
+    """A model with known hyperparameters: nothing is fitted.
+
+    Attributes:
+        lengthscale: The lengthscales, one for all inputs or one for each, in units of
+            the domain's width.
+        signal_variance: The prior variance.
+        noise_variance: The noise variance of observations that come without one.
+        standardize: Whether to scale the outcomes by their own mean and spread first,
+            to which the variances then refer.
+    """
+
+    lengthscale: float | Sequence[float]
+    signal_variance: float = 1.0
+    noise_variance: float = 1e-3
+    standardize: bool = False
+
+    def __call__(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None,
+        bounds: Tensor,
+        seed: int = 0,
+    ) -> SingleTaskGP:
+        """Build the model.
+
+        Args:
+            X: An ``n x d`` tensor of points.
+            Y: An ``n x 1`` tensor of observations.
+            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` for
+                ``noise_variance``.
+            bounds: The ``2 x d`` bounds of the domain.
+            seed: Ignored, nothing is drawn.
+
+        Returns:
+            The model.
+        """
+        data = ScaledData(X, Y, Yvar, bounds, standardize=self.standardize)
+        data.set_noise(self.noise_variance)
+        lengthscale = torch.as_tensor(self.lengthscale, dtype=torch.double)
+        if lengthscale.ndim > 0 and lengthscale.shape != X.shape[-1:]:
+            raise BotorchTensorDimensionError(
+                f"Expected one `lengthscale` or {X.shape[-1]}, got {self.lengthscale}."
+            )
+        return data.build(
+            Hyperparameters(
+                lengthscale.expand(X.shape[-1]).to(bounds.device),
+                torch.tensor(self.signal_variance, dtype=torch.double),
+                None,
+            ),
+            SingleTaskGP,
+        )
+
+
+@dataclass(frozen=True)
+class BayesianGP:
+    """An ensemble over samples of the hyperparameters, with ``DefaultGP``'s priors.
+
+    Attributes:
+        num_samples: The number of samples, and of members of the ensemble.
+        num_steps: The number of steps of the slice sampler for each sample.
+        refresh: Draw new hyperparameters with every ``refresh``-th observation only;
+            in between the ensemble keeps those of the earlier observations.
+        min_noise: As in ``DefaultGP``.
+    """
+
+    num_samples: int = 16
+    num_steps: int = 100
+    refresh: int = 1
+    min_noise: float = 1e-6
+
+    def __call__(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None,
+        bounds: Tensor,
+        seed: int = 0,
+    ) -> EnsembleGP:
+        """Sample hyperparameters and build the ensemble.
+
+        Args:
+            X: An ``n x d`` tensor of points, in the order in which they were made.
+            Y: An ``n x 1`` tensor of observations.
+            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` to infer one.
+            bounds: The ``2 x d`` bounds of the domain.
+            seed: The seed of the sampler.
+
+        Returns:
+            The ensemble.
+        """
+        used = max(1, len(X) - len(X) % self.refresh)
+        data = ScaledData(X, Y, Yvar, bounds, self.min_noise, reference=Y[:used])
+        noise = None if data.noise is None else data.noise[:used]
+        posterior = default_hyperparameter_posterior(
+            data.X[:used], data.y[:used], noise
+        )
+        mode, _ = posterior.maximize(num_restarts=2, seed=seed)
+        samples = posterior.sample(self.num_samples, self.num_steps, mode, seed)
+        return data.build(posterior.natural(samples), EnsembleGP)
+
+
+def default_hyperparameter_posterior(
+    X: Tensor, y: Tensor, noise: Tensor | None
+) -> HyperparameterPosterior:
+    """The hyperparameters' posterior under the priors of ``DefaultGP``.
+
+    The lengthscales' median grows with the root of the dimension, as the distances
+    between points do.
+
+    Args:
+        X: A ``batch_shape x n x d`` tensor of unit-cube inputs.
+        y: A ``batch_shape x n`` tensor of scaled outcomes.
+        noise: A ``batch_shape x n`` tensor of noise variances, or ``None``.
+
+    Returns:
+        The posterior.
+    """
+    median = min(0.3 * math.sqrt(X.shape[-1]), 5.0)
+    return HyperparameterPosterior(
+        X,
+        y,
+        noise,
+        lengthscale_prior=LogNormalPrior(median, 1.0, lower=0.01, upper=20.0),
+        signal_prior=LogNormalPrior(1.0, 0.7, lower=0.05, upper=10.0),
+        noise_prior=LogNormalPrior(1e-4, 2.0, lower=1e-6, upper=1.0),
+    )
+
+
+def _fit(
+    posterior: HyperparameterPosterior, num_restarts: int, seed: int
+) -> Hyperparameters:
+    """The mode of a posterior, or its priors' centre where the mode is degenerate."""
+    mode, density = posterior.maximize(num_restarts, seed)
+    found = posterior.natural(mode)
+    failed = not torch.isfinite(density).all()
+    empty = bool((found.signal_variance.sqrt() < _MIN_SIGNAL).any())
+    spiky = bool((found.lengthscale < _MIN_LENGTHSCALE).all(dim=-1).any())
+    if not (failed or empty or spiky):
+        return found
+    fallback = posterior.natural(posterior.centre)
+    warnings.warn(
+        f"The fit of the hyperparameters is degenerate: {found}, log density "
+        f"{density.min():.3g}. The model uses {fallback} instead.",
+        OptimizationWarning,
+        stacklevel=3,
+    )
+    return fallback
+
+
+def _flat_prior(median: float, bounds: tuple[float, float]) -> LogNormalPrior:
+    """A prior that restricts to bounds and prefers nothing inside them."""
+    median = min(max(median, bounds[0]), bounds[1])
+    return LogNormalPrior(median, math.inf, *bounds)

@@ -1,0 +1,326 @@
+r"""Hyperparameters of a Gaussian process: their posterior, its maximum, its samples.
+
+The process has zero mean and a squared exponential kernel with one lengthscale for
+each input (ARD); inputs live in the unit cube and outcomes are of order one. All
+hyperparameters are handled by their logarithms, in the order: ``d`` lengthscales,
+signal standard deviation and, when the noise is inferred, noise variance. With flat
+priors the posterior is the marginal likelihood.
+
+Everything is batched: over data sets, over restarts of the maximisation and over
+chains of the sampler. It is computed in double precision, whatever the data's dtype.
+
+References:
+.. [Rasmussen2006gaussian]
+    C. E. Rasmussen and C. K. I. Williams. Gaussian Processes for Machine Learning.
+    MIT Press, 2006. Equation 5.8.
+.. [Neal2003slice]
+    R. M. Neal. Slice sampling. The Annals of Statistics, 31(3), 2003.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+# A density of minus infinity would stop the line search of L-BFGS-B; this value only
+# makes it turn back.
+_WORST_LOG_DENSITY = -1e10
+# Two maxima closer than this are the same one: the start at the prior's centre wins,
+# so that directions about which the data say nothing stay where the prior puts them.
+_TIE = 1e-6
+_MAX_ITERATIONS = 200
+# Restarts reach a factor of exp(2.5), about twelve, beyond the centre.
+_START_REACH = 2.5
+# The width of a slice's first interval: a factor of exp(3) in every hyperparameter.
+_SLICE_WIDTH = 3.0
+_MAX_SHRINKAGES = 60
+
+
+@dataclass(frozen=True)
+class LogNormalPrior:
+    """A log-normal prior of one kind of hyperparameter, restricted to an interval.
+
+    Attributes:
+        median: The median, and the first starting point of a maximisation.
+        spread: The standard deviation of the logarithm; infinite for a flat prior of
+            the logarithm.
+        lower: The lower end of the interval.
+        upper: The upper end of the interval.
+    """
+
+    median: float
+    spread: float
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.lower <= self.median <= self.upper < math.inf):
+            raise ValueError(
+                "Expected 0 < lower <= median <= upper < inf, got lower = "
+                f"{self.lower}, median = {self.median}, upper = {self.upper}."
+            )
+        if not self.spread > 0:
+            raise ValueError(f"Expected a positive spread, got {self.spread}.")
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Hyperparameters in natural units, for unit-cube inputs and scaled outcomes.
+
+    Attributes:
+        lengthscale: ``batch_shape x d`` lengthscales.
+        signal_variance: ``batch_shape`` prior variances.
+        noise_variance: ``batch_shape`` noise variances, or ``None`` when every
+            observation brings its own.
+    """
+
+    lengthscale: Tensor
+    signal_variance: Tensor
+    noise_variance: Tensor | None
+
+    def __str__(self) -> str:
+        parts = [
+            f"lengthscales ({_rounded(self.lengthscale)})",
+            f"signal standard deviation {_rounded(self.signal_variance.sqrt())}",
+        ]
+        if self.noise_variance is not None:
+            parts.append(f"noise variance {_rounded(self.noise_variance)}")
+        return ", ".join(parts)
+
+
+class HyperparameterPosterior:
+    """The posterior density of the logarithms of the hyperparameters.
+
+    Attributes:
+        batch_shape: The batch shape of the data sets.
+        lower: ``p`` lower ends of the logarithms.
+        upper: ``p`` upper ends of the logarithms.
+        centre: ``p`` logarithms of the priors' medians.
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        y: Tensor,
+        noise: Tensor | None,
+        lengthscale_prior: LogNormalPrior,
+        signal_prior: LogNormalPrior,
+        noise_prior: LogNormalPrior,
+    ) -> None:
+        """Prepare the density.
+
+        Args:
+            X: A ``batch_shape x n x d`` tensor of unit-cube inputs.
+            y: A ``batch_shape x n`` tensor of scaled outcomes.
+            noise: A ``batch_shape x n`` tensor of the variances of the noise in
+                ``y``, or ``None`` to infer one variance for all.
+            lengthscale_prior: The prior of every lengthscale.
+            signal_prior: The prior of the signal's standard deviation.
+            noise_prior: The prior of the noise variance, used when it is inferred.
+        """
+        n, self._dim = X.shape[-2:]
+        self.batch_shape = y.shape[:-1]
+        X = X.detach().double().expand(*self.batch_shape, n, self._dim)
+        differences = X.unsqueeze(-2) - X.unsqueeze(-3)
+        self._squared_differences = differences.square().reshape(-1, n, n, self._dim)
+        self._y = y.detach().double().reshape(-1, n)
+        self._noise = noise
+        if noise is not None:
+            self._noise = noise.detach().double().expand_as(y).reshape(-1, n)
+        priors = [lengthscale_prior] * self._dim + [signal_prior]
+        if noise is None:
+            priors.append(noise_prior)
+        table = X.new_tensor([[p.median, p.spread, p.lower, p.upper] for p in priors])
+        median, self._spread, lower, upper = table.unbind(-1)
+        self.centre, self.lower, self.upper = median.log(), lower.log(), upper.log()
+
+    def natural(self, parameters: Tensor) -> Hyperparameters:
+        """Translate logarithms into hyperparameters.
+
+        Args:
+            parameters: A ``... x p`` tensor.
+
+        Returns:
+            The hyperparameters.
+        """
+        values = parameters.exp()
+        return Hyperparameters(
+            lengthscale=values[..., : self._dim],
+            signal_variance=values[..., self._dim].square(),
+            noise_variance=None if self._noise is not None else values[..., -1],
+        )
+
+    def log_density(self, parameters: Tensor) -> Tensor:
+        """Log marginal likelihood plus log prior, up to a constant.
+
+        Args:
+            parameters: A ``... x batch_shape x p`` tensor of logarithms.
+
+        Returns:
+            The ``... x batch_shape`` densities; minus infinity where the covariance
+            matrix is singular in double precision.
+        """
+        shape = parameters.shape[:-1]
+        members = torch.arange(len(self._y), device=self._y.device)
+        members = members.repeat(math.prod(shape) // len(self._y))
+        density = self._log_density(parameters.reshape(len(members), -1), members)
+        return density.reshape(shape)
+
+    def maximize(self, num_restarts: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Find the mode, from the priors' centre and from points around it.
+
+        Args:
+            num_restarts: The number of starting points.
+            seed: The seed of the starting points.
+
+        Returns:
+            The ``batch_shape x p`` mode and the ``batch_shape`` densities there.
+        """
+        starts = self.starting_points(num_restarts, seed)
+        device = starts.device
+
+        def objective(points: Any, batch_indices: list[int]) -> tuple[Any, Any]:
+            parameters = torch.as_tensor(points, device=device).requires_grad_(True)
+            members = torch.tensor(batch_indices, device=device) % len(self._y)
+            density = self._log_density(parameters, members)
+            (gradient,) = torch.autograd.grad(density.sum(), parameters)
+            bad = ~torch.isfinite(density)
+            value = -density.detach().masked_fill(bad, _WORST_LOG_DENSITY)
+            gradient = -gradient.masked_fill(bad.unsqueeze(-1), 0.0)
+            return value.cpu().numpy(), gradient.cpu().numpy()
+
+        points, _, _ = fmin_l_bfgs_b_batched(
+            objective,
+            starts.reshape(-1, starts.shape[-1]).cpu().numpy(),
+            bounds=list(zip(self.lower.tolist(), self.upper.tolist(), strict=True)),
+            maxiter=_MAX_ITERATIONS,
+            pass_batch_indices=True,
+        )
+        modes = torch.as_tensor(points, device=device).reshape(starts.shape)
+        density = self.log_density(modes)
+        preferred = density.clone()
+        preferred[0] += _TIE
+        best = preferred.argmax(dim=0, keepdim=True)
+        mode = modes.take_along_dim(best.unsqueeze(-1), dim=0).squeeze(0)
+        return mode, density.take_along_dim(best, dim=0).squeeze(0)
+
+    @torch.no_grad()
+    def sample(
+        self, num_samples: int, num_steps: int, start: Tensor, seed: int
+    ) -> Tensor:
+        """Draw hyperparameters by slice sampling along random directions.
+
+        Every sample is the end of a chain of its own, so samples are independent of
+        each other once the chains are long enough. A step places an interval of
+        random position around the present point and shrinks it until a point inside
+        the slice is found [Neal2003slice]_, figures 3 and 5 without stepping out.
+
+        Args:
+            num_samples: The number of chains.
+            num_steps: The number of steps of each chain.
+            start: The ``batch_shape x p`` point where all chains start.
+            seed: The seed.
+
+        Returns:
+            A ``num_samples x batch_shape x p`` tensor.
+        """
+        generator = torch.Generator(self._y.device).manual_seed(seed)
+
+        def uniform() -> Tensor:
+            return start.new_empty(*shape, 1).uniform_(generator=generator)
+
+        shape = (num_samples, *start.shape[:-1])
+        points = start.expand(*shape, -1).clone()
+        density = self._bounded_log_density(points)
+        for _ in range(num_steps):
+            direction = torch.randn(
+                points.shape,
+                generator=generator,
+                dtype=start.dtype,
+                device=start.device,
+            )
+            direction /= direction.norm(dim=-1, keepdim=True)
+            level = density + uniform().squeeze(-1).log()
+            left = -_SLICE_WIDTH * uniform()
+            right = left + _SLICE_WIDTH
+            searching = torch.ones_like(density, dtype=torch.bool)
+            # An interval that has shrunk to nothing leaves its chain where it is.
+            for _ in range(_MAX_SHRINKAGES):
+                step = torch.lerp(left, right, uniform())
+                proposal = points + step * direction
+                proposal_density = self._bounded_log_density(proposal)
+                found = searching & (proposal_density >= level)
+                points = torch.where(found.unsqueeze(-1), proposal, points)
+                density = torch.where(found, proposal_density, density)
+                searching = searching & ~found
+                if not searching.any():
+                    break
+                left = torch.where(step < 0, step, left)
+                right = torch.where(step < 0, right, step)
+        return points
+
+    def starting_points(self, num_points: int, seed: int) -> Tensor:
+        """Points from which to look for the mode.
+
+        Args:
+            num_points: The number of points.
+            seed: The seed of the scrambled Sobol sequence.
+
+        Returns:
+            A ``num_points x batch_shape x p`` tensor. The first point is the priors'
+            centre; the others fill a box around it, inside the bounds.
+        """
+        dim = len(self.centre)
+        unit = SobolEngine(dim, scramble=True, seed=seed).draw(num_points)
+        unit = unit.to(self.centre)
+        reach = self._spread.clamp_max(1.0) * _START_REACH
+        lower = torch.maximum(self.lower, self.centre - reach)
+        upper = torch.minimum(self.upper, self.centre + reach)
+        points = torch.lerp(lower, upper, unit)
+        points[0] = self.centre
+        inner = [1] * len(self.batch_shape)
+        return points.reshape(num_points, *inner, dim).expand(
+            num_points, *self.batch_shape, dim
+        )
+
+    def _bounded_log_density(self, parameters: Tensor) -> Tensor:
+        """The density, minus infinity outside the bounds."""
+        inside = (parameters >= self.lower) & (parameters <= self.upper)
+        density = self.log_density(parameters.clamp(self.lower, self.upper))
+        return density.masked_fill(~inside.all(dim=-1), -math.inf)
+
+    def _log_density(self, parameters: Tensor, members: Tensor) -> Tensor:
+        """The densities of ``k x p`` parameters, each of the data set it names."""
+        values = self.natural(parameters)
+        weights = values.lengthscale.square().reciprocal() / -2
+        if len(self._y) == 1:  # one matrix product, no copies of the differences
+            exponent = (self._squared_differences[0] @ weights.mT).movedim(-1, 0)
+        else:
+            exponent = torch.einsum(
+                "kijd,kd->kij", self._squared_differences[members], weights
+            )
+        covariance = values.signal_variance[:, None, None] * exponent.exp()
+        y = self._y[members]
+        if self._noise is None:
+            assert values.noise_variance is not None
+            noise = values.noise_variance.unsqueeze(-1).expand_as(y)
+        else:
+            noise = self._noise[members]
+        cholesky, info = torch.linalg.cholesky_ex(covariance + torch.diag_embed(noise))
+        white = torch.linalg.solve_triangular(cholesky, y.unsqueeze(-1), upper=False)
+        log_determinant = 2 * cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        log_likelihood = -(white.square().sum((-2, -1)) + log_determinant) / 2
+        log_prior = -((parameters - self.centre) / self._spread).square().sum(-1) / 2
+        density: Tensor = log_likelihood + log_prior
+        return density.masked_fill(info != 0, -math.inf)
+
+
+def _rounded(values: Tensor) -> str:
+    """Numbers for a message: three digits each."""
+    return ", ".join(f"{value:.3g}" for value in values.reshape(-1).tolist())

@@ -1,0 +1,228 @@
+r"""Observations scaled for a Gaussian process, and the BoTorch model built on them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Normalize
+from botorch.models.transforms.outcome import Standardize
+from botorch.posteriors.fully_bayesian import MCMC_DIM, GaussianMixturePosterior
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.means import ZeroMean
+from gpytorch.settings import min_fixed_noise
+from torch import Tensor
+
+from botorch_res.models.hyperparameters import Hyperparameters
+
+GP = TypeVar("GP", bound=SingleTaskGP)
+
+
+class FixedStandardize(Standardize):
+    """An affine outcome transform with given constants, which it never relearns."""
+
+    def __init__(self, offset: Tensor, scale: Tensor) -> None:
+        """Take over the constants.
+
+        Args:
+            offset: A ``batch_shape x 1 x 1`` tensor, in the user's units.
+            scale: A ``batch_shape x 1 x 1`` tensor, in the user's units.
+        """
+        super().__init__(m=1, batch_shape=offset.shape[:-2])
+        self.means = offset
+        self.stdvs = scale
+        self._stdvs_sq = scale.square()
+        self._is_trained = torch.tensor(True)
+        self.eval()
+
+    def train(self, mode: bool = True) -> FixedStandardize:
+        """Stay in evaluation mode: there is nothing to learn.
+
+        Args:
+            mode: Ignored.
+
+        Returns:
+            The transform.
+        """
+        super().train(False)
+        return self
+
+
+class EnsembleGP(SingleTaskGP):
+    """A batch of models of the same data that speak as one, a Gaussian mixture."""
+
+    _is_ensemble = True
+    _supports_batched_models = False
+
+    def posterior(
+        self, X: Tensor, *args: Any, **kwargs: Any
+    ) -> GaussianMixturePosterior:
+        """The mixture of the members' posteriors.
+
+        Args:
+            X: A ``batch_shape x q x d`` tensor of points.
+            *args: As in ``SingleTaskGP``.
+            **kwargs: As in ``SingleTaskGP``.
+
+        Returns:
+            The mixture, with the members in dimension ``MCMC_DIM``.
+        """
+        posterior: Any = super().posterior(X.unsqueeze(MCMC_DIM), *args, **kwargs)
+        return GaussianMixturePosterior(distribution=posterior.distribution)
+
+
+def outcome_scale(Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and spread of outcomes, with a magnitude in place of a spread of zero.
+
+    ``Standardize`` takes every spread below ``1e-8`` for zero and replaces it by one.
+    That is fatal for outcomes of magnitude ``1e-12``, and a constant outcome of
+    ``1e12`` would be modelled with an uncertainty of one. Here only a spread that is
+    rounding error counts as zero, and the outcomes' magnitude stands in for it.
+
+    Args:
+        Y: A ``batch_shape x n x 1`` tensor of outcomes.
+
+    Returns:
+        The ``batch_shape x 1 x 1`` offset and scale.
+    """
+    offset = Y.mean(dim=-2, keepdim=True)
+    magnitude = Y.abs().amax(dim=-2, keepdim=True)
+    spread = (Y - offset).square().mean(dim=-2, keepdim=True).sqrt()
+    smallest = torch.finfo(Y.dtype).tiny ** 0.5
+    rounding = 8 * torch.finfo(Y.dtype).eps * magnitude
+    scale = torch.where(spread > rounding, spread, magnitude)
+    return offset, torch.where(scale > smallest, scale, torch.ones_like(scale))
+
+
+class ScaledData:
+    """Observations in the unit cube and of order one, and the way back.
+
+    Attributes:
+        X: The ``n x d`` points in the unit cube.
+        y: The ``n`` scaled outcomes.
+        noise: The ``n`` variances of their noise, or ``None``.
+        offset: The ``1 x 1`` offset of the outcomes.
+        scale: The ``1 x 1`` scale of the outcomes.
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None,
+        bounds: Tensor,
+        min_noise: float = 1e-6,
+        standardize: bool = True,
+        reference: Tensor | None = None,
+    ) -> None:
+        """Scale observations.
+
+        Args:
+            X: An ``n x d`` tensor of points.
+            Y: An ``n x 1`` tensor of observations.
+            Yvar: An ``n x 1`` tensor of noise variances, or ``None``.
+            bounds: The ``2 x d`` bounds of the domain.
+            min_noise: The smallest noise variance, in units of the scaled outcomes.
+            standardize: Whether to scale the outcomes.
+            reference: The outcomes that set offset and scale; ``Y`` if ``None``.
+        """
+        _check_data(X, Y, Yvar, bounds)
+        self._raw = (X, Y)
+        self._bounds = bounds
+        # A likelihood with given noise complains of values below its own floor.
+        self._min_noise = max(min_noise, min_fixed_noise.value(X.dtype))
+        self.offset, self.scale = outcome_scale(Y if reference is None else reference)
+        self._standardize = standardize
+        if not standardize:
+            self.offset = torch.zeros_like(self.offset)
+            self.scale = torch.ones_like(self.scale)
+        self.X = (X - bounds[0]) / (bounds[1] - bounds[0])
+        self.y = ((Y - self.offset) / self.scale).squeeze(-1)
+        self.noise = None
+        if Yvar is not None:
+            self.noise = (Yvar / self.scale.square()).squeeze(-1)
+            self.noise = self.noise.clamp_min(self._min_noise)
+
+    def set_noise(self, variance: float) -> None:
+        """Give observations without a noise of their own a variance.
+
+        Args:
+            variance: The variance, in units of the scaled outcomes.
+        """
+        if self.noise is None:
+            self.noise = torch.full_like(self.y, max(variance, self._min_noise))
+
+    def build(self, values: Hyperparameters, model_class: type[GP]) -> GP:
+        """Build the model of these data with the given hyperparameters.
+
+        Args:
+            values: The hyperparameters. Their batch shape becomes the model's.
+            model_class: The class of the model.
+
+        Returns:
+            The model, in evaluation mode, with its parameters closed to autograd.
+        """
+        X, Y = self._raw
+        batch_shape = values.signal_variance.shape
+        dim = X.shape[-1]
+        kernel = ScaleKernel(
+            RBFKernel(ard_num_dims=dim, batch_shape=batch_shape),
+            batch_shape=batch_shape,
+        ).to(X)
+        kernel.outputscale = values.signal_variance.to(X)
+        kernel.base_kernel.lengthscale = values.lengthscale.to(X).unsqueeze(-2)
+        noise = likelihood = None
+        if self.noise is not None:
+            # A little more than the floor, lest rounding on the way lowers it.
+            floor = self._min_noise * (1 + 1e-5)
+            variance = self.noise.clamp_min(floor) * self.scale.squeeze(-1).square()
+            noise = variance.unsqueeze(-1).expand(*batch_shape, *Y.shape)
+        else:
+            likelihood = GaussianLikelihood(
+                batch_shape=batch_shape, noise_constraint=GreaterThan(1e-8)
+            ).to(X)
+            assert values.noise_variance is not None
+            likelihood.noise = values.noise_variance.to(X).unsqueeze(-1)
+        transform = None
+        if self._standardize:
+            transform = FixedStandardize(
+                self.offset.expand(*batch_shape, 1, 1).clone(),
+                self.scale.expand(*batch_shape, 1, 1).clone(),
+            )
+        model = model_class(
+            X.expand(*batch_shape, *X.shape),
+            Y.expand(*batch_shape, *Y.shape),
+            noise,
+            likelihood=likelihood,
+            mean_module=ZeroMean(batch_shape=batch_shape),
+            covar_module=kernel,
+            input_transform=Normalize(d=dim, bounds=self._bounds),
+            outcome_transform=transform,
+        )
+        model.eval().requires_grad_(False)
+        return model
+
+
+def _check_data(X: Tensor, Y: Tensor, Yvar: Tensor | None, bounds: Tensor) -> None:
+    """Raise unless the data can be modelled."""
+    if X.ndim != 2 or len(X) < 1 or bounds.shape != (2, X.shape[-1]):
+        raise BotorchTensorDimensionError(
+            "Expected `X` of shape n x d with n of at least 1 and `bounds` of shape "
+            f"2 x d, got {tuple(X.shape)} and {tuple(bounds.shape)}."
+        )
+    for name, value in (("Y", Y), ("Yvar", Yvar)):
+        if value is None:
+            continue
+        if value.shape != (len(X), 1):
+            raise BotorchTensorDimensionError(
+                f"Expected `{name}` of shape {len(X)} x 1, got {tuple(value.shape)}."
+            )
+        if not torch.isfinite(value).all() or (name == "Yvar" and (value < 0).any()):
+            raise InputDataError(
+                f"Expected finite `{name}`{' >= 0' * (name == 'Yvar')}, got "
+                f"{value.squeeze(-1).tolist()}."
+            )

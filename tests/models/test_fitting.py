@@ -1,0 +1,320 @@
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.warnings import InputDataWarning, OptimizationWarning
+from botorch.models import SingleTaskGP
+from botorch.utils.transforms import is_ensemble
+from gpytorch.settings import debug
+
+from botorch_res.models.fitting import (
+    BayesianGP,
+    DefaultGP,
+    FixedGP,
+    MaximumLikelihoodGP,
+    default_hyperparameter_posterior,
+)
+from botorch_res.models.scaled_gp import EnsembleGP, outcome_scale
+
+BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], dtype=torch.double)
+SMALL_BAYESIAN = BayesianGP(num_samples=4, num_steps=10)
+FACTORIES = [
+    DefaultGP(),
+    MaximumLikelihoodGP(num_restarts=2),
+    FixedGP(0.3, standardize=True),
+    SMALL_BAYESIAN,
+]
+
+
+def points(n, seed=0, dtype=torch.double):
+    generator = torch.Generator().manual_seed(seed)
+    unit = torch.rand(n, 2, generator=generator, dtype=torch.double)
+    return torch.lerp(BOUNDS[0], BOUNDS[1], unit).to(dtype)
+
+
+def smooth(X):
+    unit = (X - BOUNDS[0].to(X)) / (BOUNDS[1] - BOUNDS[0]).to(X)
+    return ((5 * unit[:, :1]).sin() + (unit[:, 1:] - 0.4).square()) * 3.0 + 7.0
+
+
+def moments(model, X):
+    """Mean and variance in the user's units.
+
+    They are scaled by hand: gpytorch raises every variance below 1e-10 to that value,
+    also in the user's units.
+    """
+    with torch.no_grad(), debug(False):  # at the training data, too
+        distribution = model(model.input_transform(X))
+    mean, variance = distribution.mean, distribution.variance
+    if is_ensemble(model):
+        variance = variance.mean(0) + mean.var(0, correction=0)
+        mean = mean.mean(0)
+    transform = getattr(model, "outcome_transform", None)
+    if transform is not None:
+        scale, offset = transform.stdvs.flatten()[0], transform.means.flatten()[0]
+        mean, variance = offset + scale * mean, scale**2 * variance
+    return mean, variance
+
+
+def test_moments_are_those_of_the_posterior():
+    X = points(5)
+    for factory in FACTORIES:
+        model = factory(X, smooth(X), None, BOUNDS)
+        posterior = model.posterior(points(3, seed=1))
+        mean, variance = moments(model, points(3, seed=1))
+        mixture = is_ensemble(model)
+        torch.testing.assert_close(
+            mean.unsqueeze(-1), posterior.mixture_mean if mixture else posterior.mean
+        )
+        torch.testing.assert_close(
+            variance.unsqueeze(-1),
+            posterior.mixture_variance if mixture else posterior.variance,
+        )
+
+
+@pytest.mark.parametrize("factory", FACTORIES, ids=lambda f: type(f).__name__)
+class TestEveryFactory:
+    @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+    @pytest.mark.parametrize("n", [1, 2, 3, 12])
+    def test_magnitude_does_not_matter(self, factory, n, scale):
+        X = points(n)
+        Y = smooth(X)
+        test_X = points(20, seed=1)
+        with warnings.catch_warnings():
+            # One observation leaves a maximum likelihood fit without a signal.
+            warnings.simplefilter("ignore", OptimizationWarning)
+            mean, variance = moments(factory(X, Y, None, BOUNDS), test_X)
+            scaled = moments(factory(X, Y * scale, None, BOUNDS), test_X)
+        assert torch.isfinite(mean).all()
+        assert (variance > 0).all()
+        tolerance = {"rtol": 1e-4, "atol": 1e-4}
+        torch.testing.assert_close(scaled[0] / scale, mean, **tolerance)
+        torch.testing.assert_close(scaled[1] / scale**2, variance, **tolerance)
+        # Uncertain where nothing was seen, but not beyond reason.
+        spread = Y.abs().max() if n == 1 else Y.std()
+        assert variance.max().sqrt() > 0.05 * spread
+        assert variance.max().sqrt() < 20 * spread
+
+    @pytest.mark.parametrize("value", [0.0, 3.0, -1e12, 1e-12])
+    @pytest.mark.parametrize("n", [1, 5])
+    def test_constant_and_repeated(self, factory, n, value):
+        X = points(n)
+        X = torch.cat([X, X])
+        Y = torch.full((2 * n, 1), value, dtype=torch.double)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OptimizationWarning)
+            model = factory(X, Y, None, BOUNDS)
+        mean, variance = moments(model, points(20, seed=1))
+        assert ((mean - value).abs() <= 1e-9 * abs(value)).all()
+        assert torch.isfinite(variance).all()
+        assert (variance > 0).all()
+
+    def test_predicts_and_stays_in_user_units(self, factory):
+        X = points(40)
+        model = factory(X, smooth(X), torch.full((40, 1), 1e-6), BOUNDS)
+        test_X = points(50, seed=2)
+        mean, variance = moments(model, test_X)
+        error = (mean - smooth(test_X).squeeze(-1)).abs()
+        assert error.max() < 0.3
+        assert ((error / variance.sqrt()) < 6).double().mean() > 0.9
+        at_data, _ = moments(model, X)
+        torch.testing.assert_close(at_data, smooth(X)[:, 0], rtol=0, atol=2e-2)
+
+    def test_single_precision(self, factory):
+        X = points(6, dtype=torch.float)
+        with pytest.warns(InputDataWarning, match="torch.float32"):
+            model = factory(X, smooth(X), torch.zeros(6, 1), BOUNDS.float())
+        mean, variance = moments(model, X)
+        assert mean.dtype == torch.float
+        assert (variance > 0).all()
+
+    def test_is_reproducible_and_pickles(self, factory):
+        X = points(5)
+        state = torch.random.get_rng_state()
+        first = factory(X, smooth(X), None, BOUNDS, seed=3)
+        again = pickle.loads(pickle.dumps(factory))(X, smooth(X), None, BOUNDS, seed=3)
+        assert torch.equal(state, torch.random.get_rng_state())
+        test_X = points(4, seed=9)
+        for a, b, c in zip(
+            moments(first, test_X),
+            moments(again, test_X),
+            moments(pickle.loads(pickle.dumps(first)), test_X),
+            strict=True,
+        ):
+            assert torch.equal(a, b)
+            assert torch.equal(a, c)
+
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            ({"X": points(0)}, BotorchTensorDimensionError, r"got \(0, 2\)"),
+            ({"bounds": BOUNDS[:, :1]}, BotorchTensorDimensionError, r"and \(2, 1\)"),
+            ({"Y": torch.zeros(3)}, BotorchTensorDimensionError, r"`Y` of shape 3 x 1"),
+            ({"Y": torch.full((3, 1), math.nan)}, InputDataError, "finite `Y`, got"),
+            ({"Yvar": torch.full((3, 1), -1.0)}, InputDataError, "`Yvar` >= 0, got"),
+        ],
+    )
+    def test_bad_data(self, factory, change, error, message):
+        X = points(3)
+        arguments = {"X": X, "Y": smooth(X), "Yvar": None, "bounds": BOUNDS} | change
+        with pytest.raises(error, match=message):
+            factory(**arguments)
+
+
+class TestOutcomeScale:
+    def test_spread(self):
+        Y = torch.tensor([[1.0], [3.0], [5.0]], dtype=torch.double) * 1e-12
+        offset, scale = outcome_scale(Y)
+        torch.testing.assert_close(offset, Y[1:2])
+        torch.testing.assert_close(scale, Y.std(dim=0, correction=0, keepdim=True))
+
+    def test_rounding_error_is_no_spread(self):
+        Y = torch.tensor([[1.0], [1.0 + 1e-15]], dtype=torch.double) * 1e12
+        assert outcome_scale(Y)[1] == Y.max()
+
+    def test_zero(self):
+        Y = torch.zeros(2, 3, 1)
+        offset, scale = outcome_scale(Y)
+        assert offset.tolist() == [[[0.0]], [[0.0]]]
+        assert scale.tolist() == [[[1.0]], [[1.0]]]
+
+
+class TestDefaultGP:
+    def test_finds_the_hyperparameters_of_its_own_data(self):
+        X = points(60)
+        truth = FixedGP([0.3, 0.6], signal_variance=1.0)
+        prior = truth(X[:1], torch.zeros(1, 1).double(), None, BOUNDS)
+        with torch.no_grad():
+            covariance = prior.covar_module(prior.input_transform(X)).to_dense()
+        generator = torch.Generator().manual_seed(1)
+        noise = torch.randn(60, 2, generator=generator, dtype=torch.double)
+        f = torch.linalg.cholesky(covariance + 1e-8 * torch.eye(60)) @ noise[:, :1]
+        model = DefaultGP()(X, 50 * (f + 0.1 * noise[:, 1:]), None, BOUNDS)
+        lengthscale = model.covar_module.base_kernel.lengthscale.squeeze()
+        assert ((lengthscale / torch.tensor([0.3, 0.6])).log().abs() < 0.4).all()
+        noise_std = (model.likelihood.noise * model.outcome_transform.stdvs**2).sqrt()
+        assert 0.6 < noise_std / 5 < 1.6
+
+    def test_training_mode_keeps_the_scaling(self):
+        X = points(3)
+        model = DefaultGP()(X, smooth(X), None, BOUNDS)
+        before = moments(model, X)
+        model.train()
+        assert not model.outcome_transform.training
+        model.eval()
+        torch.testing.assert_close(moments(model, X)[0], before[0])
+
+
+class TestMaximumLikelihoodGP:
+    def test_bounds_and_noise_of_the_protocol(self):
+        X = points(10)
+        Y = (smooth(X) - 7) / 3
+        model = MaximumLikelihoodGP(standardize=False)(X, Y, None, BOUNDS)
+        assert not hasattr(model, "outcome_transform")
+        torch.testing.assert_close(
+            model.likelihood.noise, torch.full((10,), 1e-3).double()
+        )
+        lengthscale = model.covar_module.base_kernel.lengthscale
+        assert (lengthscale <= 10 * (1 + 1e-12)).all()
+        assert (lengthscale >= 1e-5 * (1 - 1e-12)).all()
+
+    def test_an_observation_of_zero_falls_back(self):
+        X = points(1)
+        message = (
+            r"degenerate: lengthscales \(0.3, 0.3\), signal standard deviation 1e-05, "
+            r"log density 3.45. .* uses lengthscales \(0.3, 0.3\), signal standard "
+            r"deviation 1 instead"
+        )
+        with pytest.warns(OptimizationWarning, match=message):
+            model = MaximumLikelihoodGP()(X, smooth(X), None, BOUNDS)
+        assert model.covar_module.outputscale == pytest.approx(1.0)
+
+    def test_white_noise_falls_back(self):
+        # A lengthscale so short that all observations are isolated spikes.
+        X = points(30)
+        Y = torch.tensor([[1.0], [-1.0]], dtype=torch.double).repeat(15, 1)
+        factory = MaximumLikelihoodGP(lengthscale_bounds=(1e-5, 5e-4))
+        with pytest.warns(OptimizationWarning, match="degenerate"):
+            factory(X, Y, None, BOUNDS)
+
+
+class TestFixedGP:
+    def test_is_what_it_says(self):
+        X = points(4)
+        factory = FixedGP((0.1, 0.2), signal_variance=2.0, noise_variance=0.01)
+        model = factory(X, smooth(X), None, BOUNDS)
+        expected = torch.tensor([[0.1, 0.2]], dtype=torch.double)
+        torch.testing.assert_close(model.covar_module.base_kernel.lengthscale, expected)
+        assert model.covar_module.outputscale == pytest.approx(2.0)
+        # The posterior by hand, with a zero mean.
+        unit = (torch.cat([X, points(3, seed=5)]) - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
+        scaled = unit / expected
+        K = 2 * torch.exp(-torch.cdist(scaled, scaled).square() / 2)
+        noisy = K[:4, :4] + 0.01 * torch.eye(4, dtype=torch.double)
+        mean, variance = moments(model, points(3, seed=5))
+        gain = K[4:, :4] @ noisy.inverse()
+        torch.testing.assert_close(mean, (gain @ smooth(X)).squeeze(-1))
+        torch.testing.assert_close(
+            variance, K[4:, 4:].diagonal() - (gain * K[4:, :4]).sum(-1)
+        )
+
+    def test_number_of_lengthscales(self):
+        with pytest.raises(BotorchTensorDimensionError, match=r"or 2, got \(0.1,"):
+            FixedGP((0.1, 0.2, 0.3))(points(2), torch.zeros(2, 1), None, BOUNDS)
+
+
+class TestBayesianGP:
+    def test_is_an_ensemble(self):
+        X = points(5)
+        model = SMALL_BAYESIAN(X, smooth(X), None, BOUNDS)
+        assert isinstance(model, EnsembleGP)
+        assert is_ensemble(model)
+        assert model.batch_shape == torch.Size([4])
+        posterior = model.posterior(points(3).expand(2, 3, 2))
+        assert posterior.mean.shape == (2, 4, 3, 1)
+        assert len(model.covar_module.outputscale.unique()) == 4
+
+    def test_members_are_samples_of_the_posterior(self):
+        X = points(6)
+        Y = smooth(X)
+        Yvar = torch.full_like(Y, 1e-2)
+        factory = BayesianGP(num_samples=3, num_steps=20)
+        model = factory(X, Y, Yvar, BOUNDS, seed=4)
+        offset, scale = outcome_scale(Y)
+        posterior = default_hyperparameter_posterior(
+            (X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0]),
+            ((Y - offset) / scale).squeeze(-1),
+            (Yvar / scale**2).squeeze(-1),
+        )
+        mode, _ = posterior.maximize(2, seed=4)
+        samples = posterior.natural(posterior.sample(3, 20, mode, seed=4))
+        torch.testing.assert_close(
+            model.covar_module.base_kernel.lengthscale.squeeze(-2), samples.lengthscale
+        )
+        torch.testing.assert_close(
+            model.covar_module.outputscale, samples.signal_variance
+        )
+
+    def test_refresh_keeps_hyperparameters(self):
+        X = points(13)
+        Y = smooth(X)
+        factory = BayesianGP(num_samples=2, num_steps=5, refresh=5)
+        scales = {
+            n: factory(X[:n], Y[:n], None, BOUNDS).covar_module.outputscale
+            for n in (1, 4, 5, 9, 10, 13)
+        }
+        assert torch.equal(scales[5], scales[9])
+        assert torch.equal(scales[10], scales[13])
+        assert torch.equal(scales[1], scales[4])
+        assert not torch.equal(scales[9], scales[10])
+        model = factory(X, Y, torch.full_like(Y, 1e-8), BOUNDS)
+        torch.testing.assert_close(moments(model, X)[0], Y[:, 0], rtol=0, atol=0.01)
+
+
+def test_factories_build_single_task_gps():
+    X = points(3)
+    for factory in FACTORIES:
+        assert isinstance(factory(X, smooth(X), None, BOUNDS), SingleTaskGP)
