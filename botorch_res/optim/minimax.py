@@ -37,57 +37,64 @@ def minimize_maximum(
     Returns:
         The ``... x n`` minimisers.
     """
-    # Numbers of order one: the methods's start and its tolerances assume them.
+    # Numbers of order one: the method's start and its tolerances assume them.
     size = gradient.abs().sum(dim=-1).amax(dim=-1, keepdim=True)
     size = size.clamp_min(torch.finfo(value.dtype).tiny ** 0.5)
     value = ((value - value.amax(dim=-1, keepdim=True)) / size).clamp_min(-1e3)
     gradient, hessian = gradient / size[..., None], hessian / size[..., None, None]
 
+    k, n = gradient.shape[-2:]
+    batch = value.shape[:-1]
+    eye = torch.eye(n, dtype=value.dtype, device=value.device).expand(*batch, n, n)
+    constant = torch.cat(
+        [value, torch.zeros_like(eye[..., 0]), -torch.ones_like(eye[..., 0])], -1
+    )
+    linear = torch.cat([gradient, -eye, eye], dim=-2)
+    lifted = torch.cat(
+        [torch.ones_like(value), torch.zeros_like(linear[..., k:, 0])], -1
+    )
+    curvature = torch.cat(
+        [hessian.flatten(-2), hessian.new_zeros(*batch, 2 * n, n * n)], -2
+    )
+    curvature = curvature.unflatten(-1, (n, n))
+
     u = torch.full_like(gradient[..., 0, :], 0.5)
-    y = torch.ones_like(value)
-    p = torch.full_like(value, 1.0 / value.shape[-1])
-    lower, upper = torch.ones_like(u), torch.ones_like(u)
-    bend = (hessian @ u[..., None, :, None]).squeeze(-1)
-    q = value + ((gradient + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
-    s = q.amax(dim=-1, keepdim=True) + 1.0
-    count = value.shape[-1] + 2 * u.shape[-1]
+    bend = (curvature @ u[..., None, :, None]).squeeze(-1)
+    q = constant + ((linear + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
+    s = q[..., :k].amax(dim=-1, keepdim=True) + 1.0
+    y = lifted * s - q
+    p = lifted / k + (1.0 - lifted)
     for _ in range(num_iterations):
-        slope = gradient + bend
-        complementarity = (p * y).sum(dim=-1, keepdim=True) + (
-            lower * u + upper * (1.0 - u)
-        ).sum(dim=-1, keepdim=True)
-        target = 0.1 * complementarity / count
+        slope = linear + bend
+        residual = lifted * s - q - y
+        target = 0.1 * (p * y).mean(dim=-1, keepdim=True)
         ratio = p / y
-        pushed = target / y - ratio * (s - q - y)
-        total = ratio.sum(dim=-1, keepdim=True)
-        mean = (ratio.unsqueeze(-1) * slope).sum(dim=-2) / total
-        centered = slope - mean.unsqueeze(-2)
-        excess = pushed.sum(dim=-1, keepdim=True) - 1.0
-        barrier = lower / u + upper / (1.0 - u)
+        pushed = target / y - ratio * residual
+        weight = lifted * ratio
+        total = weight.sum(dim=-1, keepdim=True)
+        mean = (weight.unsqueeze(-2) @ slope).squeeze(-2) / total
+        excess = (lifted * pushed).sum(dim=-1, keepdim=True) - 1.0
+        centered = slope - lifted.unsqueeze(-1) * mean.unsqueeze(-2)
         matrix = (
-            (p[..., None, None] * hessian).sum(dim=-3)
-            + centered.mT @ (ratio.unsqueeze(-1) * centered)
-            + torch.diag_embed(barrier)
+            (p.unsqueeze(-2) @ curvature.flatten(-2)).unflatten(-1, (n, n)).squeeze(-3)
         )
-        push = target / u - target / (1.0 - u)
-        rhs = push + excess * mean - (pushed.unsqueeze(-1) * slope).sum(dim=-2)
-        du = solve_modified(matrix, rhs.unsqueeze(-1)).squeeze(-1)
-        ds = excess / total + (mean * du).sum(dim=-1, keepdim=True)
-        dq = (slope * du.unsqueeze(-2)).sum(dim=-1)
-        dy = ds - dq + (s - q - y)
-        dp = pushed - ratio * (ds - dq) - p
-        dlower = target / u - lower - lower / u * du
-        dupper = target / (1.0 - u) - upper + upper / (1.0 - u) * du
-        now = torch.cat([y, p, u, 1.0 - u, lower, upper], dim=-1)
-        change = torch.cat([dy, dp, du, -du, dlower, dupper], dim=-1)
-        # The largest step that keeps all of these positive.
-        rate = (-change / now).amax(dim=-1, keepdim=True)
+        matrix = matrix + centered.mT @ (ratio.unsqueeze(-1) * centered)
+        rhs = excess * mean - (pushed.unsqueeze(-2) @ slope).squeeze(-2)
+        du = solve_modified(matrix, rhs.unsqueeze(-1))
+        ds = excess / total + (mean * du.squeeze(-1)).sum(dim=-1, keepdim=True)
+        dh = lifted * ds - (slope @ du).squeeze(-1)
+        dy = dh + residual
+        dp = pushed - p - ratio * dh
+        # The largest step that keeps slacks and multipliers positive.
+        rate = torch.maximum(
+            (-dy / y).amax(-1, keepdim=True), (-dp / p).amax(-1, keepdim=True)
+        )
         length = 0.99 / rate.clamp_min(0.99)
+        u, s = u + length * du.squeeze(-1), s + length * ds
         y, p = y + length * dy, p + length * dp
-        u, s = u + length * du, s + length * ds
-        lower, upper = lower + length * dlower, upper + length * dupper
-        bend = (hessian @ u[..., None, :, None]).squeeze(-1)
-        q = value + ((gradient + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
+        bend = (curvature @ u[..., None, :, None]).squeeze(-1)
+        q = constant + ((linear + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
     # An interior point never reaches a face; its multipliers tell where it would.
-    u = torch.where(lower > u, torch.zeros_like(u), u)
-    return torch.where(upper > 1.0 - u, torch.ones_like(u), u)
+    below, above = (p > y)[..., k:].split(n, dim=-1)
+    u = torch.where(below, torch.zeros_like(u), u)
+    return torch.where(above, torch.ones_like(u), u)

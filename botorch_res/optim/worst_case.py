@@ -67,8 +67,9 @@ class _Climbers(NamedTuple):
     Attributes:
         theta: ``... x k x d_theta`` points.
         value: ``... x k`` values.
-        gradient: ``... x k x d_theta`` gradients.
-        hessian: ``... x k x d_theta x d_theta`` Hessians.
+        gradient: ``... x k x d_theta`` gradients, or ``... x k x d`` with those by
+            ``x`` in front.
+        hessian: The Hessians, of the same columns.
         radius: ``... x k x d_theta`` largest steps.
         step: ``... x k x d_theta`` next steps.
         gain: ``... x k`` what the next step promises.
@@ -108,17 +109,19 @@ def _aim(theta: Tensor, state: Derivatives, radius: Tensor) -> _Climbers:
 
     Args:
         theta: ``... x d_theta`` points.
-        state: Value and derivatives at these points.
+        state: Value and derivatives at these points; the last columns are theta's.
         radius: ``... x d_theta`` largest steps.
 
     Returns:
         Climbers at these points.
     """
+    dim = theta.shape[-1]
+    gradient, hessian = state.gradient[..., -dim:], state.hessian[..., -dim:, -dim:]
     lower = torch.maximum(-theta, -radius)
     upper = torch.minimum(1.0 - theta, radius)
-    step = box_newton_step(state.gradient, state.hessian, lower, upper)
-    curved = (state.hessian @ step.unsqueeze(-1)).squeeze(-1)
-    gain = (step * (state.gradient + 0.5 * curved)).sum(dim=-1)
+    step = box_newton_step(gradient, hessian, lower, upper)
+    curved = (hessian @ step.unsqueeze(-1)).squeeze(-1)
+    gain = (step * (gradient + 0.5 * curved)).sum(dim=-1)
     return _Climbers(theta, *state, radius, step, gain)
 
 
@@ -156,6 +159,8 @@ class WorstCaseSolver:
         self.x_columns = torch.tensor(domain.controllable, device=device)
         self.theta_columns = torch.tensor(domain.uncontrollable, device=device)
         self.all_columns = torch.cat([self.x_columns, self.theta_columns])
+        self.z_columns = self.all_columns.argsort()
+        self.unit = torch.cat([torch.ones_like(domain.x_bounds[0]), self.width])
         dim = domain.theta_dim
         if domain.theta_choices is not None:
             self.thetas = domain.theta_choices
@@ -232,7 +237,7 @@ class WorstCaseSolver:
             return WorstCase(theta, value)
         peaks = self.grid.peaks(values, self.num_peaks)
         start = peaks.theta[..., : self.num_climbs, :]
-        climbers = self._climb(x, self._begin(x, start), num_steps=1)
+        climbers = self._climb(x, self._begin(x, start, self.theta_columns), 1)
         best = (climbers.value + climbers.gain).argmax(dim=-1, keepdim=True)
         climbers = self._climb(x, climbers.select(best), self.num_steps)
         climbed = self.lower + self.width * climbers.theta.squeeze(-2)
@@ -257,21 +262,32 @@ class WorstCaseSolver:
         if self.domain.theta_is_finite:
             index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
             return self.differentiate(x, self.thetas[index])
-        peaks = self.grid.peaks(values, num_branches)
-        climbers = self._climb(x, self._begin(x, peaks.theta), num_steps=2)
-        return self.differentiate(x, self.lower + self.width * climbers.theta)
+        start = self.grid.peaks(values, num_branches).theta
+        climbers = self._climb(x, self._begin(x, start, self.all_columns), 1)
+        # The last step is taken on the quadratic model, without an evaluation, where it
+        # is so short that the model can be trusted.
+        short = (climbers.step.abs() <= 0.1 * self.grid.spacing).all(dim=-1)
+        step = short.unsqueeze(-1) * climbers.step
+        push = step.unsqueeze(-2) @ climbers.hessian[..., self.domain.x_dim :, :]
+        return self._branches(
+            (climbers.theta + step).clamp(0.0, 1.0),
+            climbers.value + short * climbers.gain,
+            climbers.gradient + push.squeeze(-2),
+            climbers.hessian,
+        )
 
-    def _begin(self, x: Tensor, theta: Tensor) -> _Climbers:
+    def _begin(self, x: Tensor, theta: Tensor, columns: Tensor) -> _Climbers:
         """Start Newton's method.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
             theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+            columns: The columns to differentiate by, theta's last.
 
         Returns:
             Climbers at these points.
         """
-        state = self._derivatives(x, theta)
+        state = self._derivatives(x, theta, columns)
         return _aim(theta, state, self.grid.spacing.expand(theta.shape))
 
     def _climb(self, x: Tensor, climbers: _Climbers, num_steps: int) -> _Climbers:
@@ -285,9 +301,10 @@ class WorstCaseSolver:
         Returns:
             The climbers at the end.
         """
+        columns = self.all_columns[-climbers.gradient.shape[-1] :]
         for _ in range(num_steps):
             trial = (climbers.theta + climbers.step).clamp(0.0, 1.0)
-            new = self._derivatives(x, trial)
+            new = self._derivatives(x, trial, columns)
             better = new.value > climbers.value
             one = better.unsqueeze(-1)
             state = Derivatives(
@@ -300,23 +317,26 @@ class WorstCaseSolver:
             climbers = _aim(theta, state, radius)
         return climbers
 
-    def _derivatives(self, x: Tensor, theta: Tensor) -> Derivatives:
-        """Derivatives by theta in units of the box.
+    def _derivatives(self, x: Tensor, theta: Tensor, columns: Tensor) -> Derivatives:
+        """Derivatives by theta in units of the box, and by ``x``.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
             theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+            columns: The columns to differentiate by, theta's last.
 
         Returns:
             Value and derivatives, ``sample_shape x b x k``.
         """
-        z = self.domain.join(x.unsqueeze(-2), self.lower + self.width * theta)
-        result = self.function.derivatives(z.flatten(-3, -2), self.theta_columns)
-        shape = theta.shape[-3:-1]
+        theta = self.lower + self.width * theta
+        x = x.unsqueeze(-2).expand(*theta.shape[:-1], x.shape[-1])
+        z = torch.cat([x, theta], dim=-1).index_select(-1, self.z_columns)
+        result = self.function.derivatives(z.flatten(-3, -2), columns)
+        shape, unit = theta.shape[-3:-1], self.unit[-len(columns) :]
         return Derivatives(
             result.value.unflatten(-1, shape),
-            self.width * result.gradient.unflatten(-2, shape),
-            self.width.unsqueeze(-1) * self.width * result.hessian.unflatten(-3, shape),
+            unit * result.gradient.unflatten(-2, shape),
+            unit.unsqueeze(-1) * unit * result.hessian.unflatten(-3, shape),
         )
 
     def differentiate(self, x: Tensor, theta: Tensor) -> Branches:
@@ -329,44 +349,51 @@ class WorstCaseSolver:
         Returns:
             The branches.
         """
-        z = self.domain.join(x.unsqueeze(-2), theta)
-        shape, n = theta.shape[-3:-1], self.domain.x_dim
-        finite = self.domain.theta_is_finite
-        columns = self.x_columns if finite else self.all_columns
-        result = self.function.derivatives(z.flatten(-3, -2), columns)
-        value = result.value.unflatten(-1, shape)
-        gradient = result.gradient.unflatten(-2, shape)
-        hessian = result.hessian.unflatten(-3, shape)
-        if finite:
-            shift = theta.new_zeros(()).expand(*theta.shape, n)
-            return Branches(theta, value, gradient, hessian, shift)
-        mixed, square = hessian[..., n:, :n], hessian[..., n:, n:]
-        free = self._free(theta, gradient[..., n:]).to(theta.dtype)
-        # In units of the box, so that the floor on the pivots means the same for all.
-        unit = self.width * free
-        matrix = torch.diag_embed(1.0 - free) - square * unit.unsqueeze(
-            -1
-        ) * unit.unsqueeze(-2)
-        shift = solve_modified(matrix, mixed * unit.unsqueeze(-1)) * unit.unsqueeze(-1)
-        reduced = hessian[..., :n, :n] + mixed.mT @ shift
-        return Branches(theta, value, gradient[..., :n], reduced, shift)
+        theta = (theta - self.lower) / self.width
+        return self._branches(theta, *self._derivatives(x, theta, self.all_columns))
 
-    def _free(self, theta: Tensor, gradient: Tensor) -> Tensor:
-        """Which coordinates of a worst case are not held by a bound.
+    def _branches(
+        self, theta: Tensor, value: Tensor, gradient: Tensor, hessian: Tensor
+    ) -> Branches:
+        """Eliminate theta from the derivatives at local worst cases.
 
         Args:
-            theta: ``... x d_theta`` worst cases.
+            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+            value: ``sample_shape x b x k`` values.
+            gradient: ``sample_shape x b x k x d`` gradients.
+            hessian: ``sample_shape x b x k x d x d`` Hessians.
+
+        Returns:
+            The branches.
+        """
+        n = self.domain.x_dim
+        mixed, square = hessian[..., n:, :n], hessian[..., n:, n:]
+        free = self._free(theta, gradient[..., n:]).to(theta.dtype).unsqueeze(-1)
+        identity = torch.diag_embed(1.0 - free.squeeze(-1))
+        shift = solve_modified(identity - free * square * free.mT, free * mixed)
+        return Branches(
+            self.lower + self.width * theta,
+            value,
+            gradient[..., :n],
+            hessian[..., :n, :n] + mixed.mT @ shift,
+            self.width.unsqueeze(-1) * shift,
+        )
+
+    def _free(self, theta: Tensor, gradient: Tensor) -> Tensor:
+        """Which coordinates of a worst case can move.
+
+        Args:
+            theta: ``... x d_theta`` worst cases in the unit cube.
             gradient: ``... x d_theta`` gradients there.
 
         Returns:
-            ``... x d_theta`` booleans.
+            ``... x d_theta`` booleans; false at a bound, and for a finite set.
         """
+        if self.domain.theta_is_finite:
+            return torch.zeros_like(theta, dtype=torch.bool)
         near = 8.0 * torch.finfo(theta.dtype).eps
-        unit = (theta - self.lower) / self.width
-        held = ((unit <= near) & (gradient <= 0)) | (
-            (unit >= 1.0 - near) & (gradient >= 0)
-        )
-        return ~held
+        low, high = theta <= near, theta >= 1.0 - near
+        return ~((low & (gradient <= 0)) | (high & (gradient >= 0)))
 
 
 def worst_case(

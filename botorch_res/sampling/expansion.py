@@ -62,6 +62,8 @@ class Expansion(BatchFunction):
     frequencies: Tensor
     cosines: Tensor
     sines: Tensor
+    amplitudes: Tensor
+    angles: Tensor
     centers: Tensor
     kernel_weights: Tensor
     offset: Tensor
@@ -109,6 +111,9 @@ class Expansion(BatchFunction):
             ("frequencies", frequencies),
             ("cosines", cosines),
             ("sines", sines),
+            # a cos(p) + b sin(p) = r cos(p - e), with half as many cosines to take.
+            ("amplitudes", torch.hypot(cosines, sines)),
+            ("angles", torch.atan2(sines, cosines)),
             ("centers", centers),
             ("kernel_weights", kernel_weights),
             ("offset", offset.expand(cosines.shape[:-1])),
@@ -189,21 +194,31 @@ class Expansion(BatchFunction):
         if z.shape[-2] > rows:
             return torch.cat([self(part) for part in z.split(rows, dim=-2)], dim=-1)
         u = self.scaled(z)
-        common = z.ndim == 2
-        frequencies, centers = self.frequencies, self.centers
-        if not common:
-            frequencies, centers = frequencies.unsqueeze(-3), centers.unsqueeze(-3)
-        phase = u @ frequencies.mT
-        kernel = radial_value(
-            squared_distance(u, centers, self.smoothness), self.smoothness
-        )
-        features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
-        weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
-        if common:
+        if z.ndim == 2:
+            kernel = self._kernel(u, self.centers)
+            phase = u @ self.frequencies.mT
+            features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
+            weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
             values = weights @ features.mT
         else:
+            kernel = self._kernel(u, self.centers.unsqueeze(-3))
+            features = torch.cat([self._phase(u).cos(), kernel], dim=-1)
+            weights = torch.cat([self.amplitudes, self.kernel_weights], dim=-1)
             values = (features @ weights.unsqueeze(-1)).squeeze(-1)
         return self.offset.unsqueeze(-1) + values
+
+    def _kernel(self, u: Tensor, centers: Tensor) -> Tensor:
+        """Correlations with the centres.
+
+        Args:
+            u: ``... x n x d`` scaled points.
+            centers: ``... x t x d`` centres.
+
+        Returns:
+            ``... x n x t`` correlations.
+        """
+        distance = squared_distance(u, centers, self.smoothness)
+        return radial_value(distance, self.smoothness)
 
     def derivatives(self, z: Tensor, columns: Tensor) -> Derivatives:
         """Value, gradient and Hessian with respect to some columns, in closed form.
@@ -246,18 +261,16 @@ class Expansion(BatchFunction):
         Returns:
             Values and derivatives.
         """
-        cosines, sines = self.cosines.unsqueeze(-2), self.sines.unsqueeze(-2)
-        phase = u @ self.frequencies.mT.unsqueeze(-3)
-        cosine, sine = phase.cos(), phase.sin_()
-        even = cosines * cosine + sines * sine
-        odd = sines * cosine - cosines * sine
+        # The weights enter the small tables, never the ``n x F`` tensors.
+        amplitude = self.amplitudes.unsqueeze(-1)
         slopes = (self.frequencies * self.slope).index_select(-1, index).unsqueeze(-3)
         products = (slopes.unsqueeze(-1) * slopes.unsqueeze(-2)).flatten(-2)
-        table = torch.cat([torch.ones_like(slopes[..., :1]), -products], dim=-1)
-        value, hessian = (even @ table).split([1, table.shape[-1] - 1], dim=-1)
+        table = torch.cat([amplitude, -amplitude * products], dim=-1)
+        phase = self._phase(u)
+        value, hessian = (phase.cos() @ table).split([1, products.shape[-1]], dim=-1)
         return Derivatives(
             self.offset.unsqueeze(-1) + value.squeeze(-1),
-            odd @ slopes,
+            phase.sin_() @ (-amplitude * slopes),
             hessian.unflatten(-1, (len(index), len(index))),
         )
 
@@ -271,25 +284,40 @@ class Expansion(BatchFunction):
         Returns:
             Values and derivatives.
         """
+        k = len(index)
         centers = self.centers.unsqueeze(-3)
-        weights = self.kernel_weights.unsqueeze(-2)
-        distance = squared_distance(u, centers, self.smoothness)
-        k0, k1, k2 = (
-            weights * k for k in radial_derivatives(distance, self.smoothness)
-        )
+        weights = self.kernel_weights.unsqueeze(-1)
         slope = self.slope.index_select(-1, index).unsqueeze(-3)
         point = slope * u.index_select(-1, index)
         center = slope * centers.index_select(-1, index)
         products = (center.unsqueeze(-1) * center.unsqueeze(-2)).flatten(-2)
-        total1, total2 = k1.sum(-1, keepdim=True), k2.sum(-1, keepdim=True)
+        table = torch.cat([weights, weights * center, weights * products], dim=-1)
+        distance = squared_distance(u, centers, self.smoothness)
+        k0, k1, k2 = radial_derivatives(distance, self.smoothness)
+        total1, moment1 = (k1 @ table[..., : 1 + k]).split([1, k], dim=-1)
+        total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
         # The sum over j of k2 (p - p_j) (p - p_j)^T, multiplied out.
-        mixed = point.unsqueeze(-1) * (k2 @ center - 0.5 * total2 * point).unsqueeze(-2)
-        square = (k2 @ products).unflatten(-1, (len(index), len(index)))
+        mixed = point.unsqueeze(-1) * (moment2 - 0.5 * total2 * point).unsqueeze(-2)
         return Derivatives(
-            k0.sum(-1),
-            total1 * point - k1 @ center,
-            torch.diag_embed(total1 * slope.square()) + square - mixed - mixed.mT,
+            (k0 @ weights).squeeze(-1),
+            total1 * point - moment1,
+            torch.diag_embed(total1 * slope.square())
+            + square.unflatten(-1, (k, k))
+            - mixed
+            - mixed.mT,
         )
+
+    def _phase(self, u: Tensor) -> Tensor:
+        """The phases of the cosines at each function's own points.
+
+        Args:
+            u: ``sample_shape x n x d`` scaled points.
+
+        Returns:
+            ``sample_shape x n x F`` phases.
+        """
+        phase = u @ self.frequencies.mT.unsqueeze(-3)
+        return phase - self.angles.unsqueeze(-2)
 
     def theta_table(
         self, thetas: Tensor, domain: RobustDomain
