@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from botorch_res.probability.constants import constants, gauss_legendre
-from botorch_res.probability.tail import LOG_SQRT_TWO_PI, tail_log_prob, tail_moments
+from botorch_res.probability.tail import INV_SQRT_TWO_PI, tail_moments
 
 _NODES, _WEIGHTS = gauss_legendre(10)
 
@@ -29,7 +29,8 @@ class IntervalMoments(NamedTuple):
     """Moments of a standard normal variable ``t`` given ``a <= t <= a + w``.
 
     Attributes:
-        log_prob: The log-probability of the interval.
+        scaled_prob: The probability of the interval, times ``exp(a^2 / 2)`` for
+            positive ``a``, so that it never underflows.
         offset: The mean, measured from the interval's point next to zero:
             ``E[t] - max(a, 0)``.
         variance: The variance of ``t``.
@@ -37,7 +38,7 @@ class IntervalMoments(NamedTuple):
         far_density: The density of the truncated variable at the far end ``a + w``.
     """
 
-    log_prob: Tensor
+    scaled_prob: Tensor
     offset: Tensor
     variance: Tensor
     third: Tensor
@@ -56,7 +57,8 @@ def interval_moments(near: Tensor, width: Tensor) -> IntervalMoments:
     Returns:
         The moments, each of the same shape.
     """
-    fall = width * (near + 0.5 * width)
+    # Not negative but for the rounding of huge bounds.
+    fall = (near + 0.5 * width).clamp_min_(0.0).mul_(width)
     below = near.clamp_max(0.0)
     wide = _wide_interval(near, width, fall, below)
     narrow = _narrow_interval(near, width, fall, below)
@@ -74,8 +76,8 @@ def _wide_interval(
     # The bound only matters where this result is not used.
     tau = (edge / outer.hazard).clamp_max_(0.9)
     inside = 1.0 - tau
-    inner_mean = inner.excess + below
-    outer_mean = width + below + outer.excess
+    inner_mean = inner.offset
+    outer_mean = width + below + outer.offset
     mean = (inner_mean - tau * outer_mean) / inside
     variance = (inner.variance - tau * outer.variance) / inside
     variance = variance - tau * (outer_mean - mean).square()
@@ -84,7 +86,7 @@ def _wide_interval(
     third = (inner.third - tau * outer_third) / inside
     third = third - down * (3.0 * variance + down.square())
     return IntervalMoments(
-        log_prob=tail_log_prob(near, inner.hazard, inner.beyond) + torch.log1p(-tau),
+        scaled_prob=inner.scaled_prob * inside,
         offset=mean,
         variance=variance,
         third=third,
@@ -106,7 +108,7 @@ def _narrow_interval(
     centred = nodes - mean.unsqueeze(-1)
     moment = mass * centred.square()
     return IntervalMoments(
-        log_prob=torch.log(width * total) - 0.5 * near.square() - LOG_SQRT_TWO_PI,
+        scaled_prob=width * total * torch.exp(-0.5 * below.square()) * INV_SQRT_TWO_PI,
         offset=width * mean + below,
         variance=width.square() * moment.sum(-1),
         third=width.pow(3) * (moment * centred).sum(-1),
@@ -134,7 +136,8 @@ class StandardInterval(torch.autograd.Function):
         """
         moments = interval_moments(near, width)
         ctx.save_for_backward(near, width, *moments[1:])
-        return moments.log_prob, moments.offset, moments.variance
+        log_prob = moments.scaled_prob.log() - 0.5 * near.clamp_min(0.0).square()
+        return log_prob, moments.offset, moments.variance
 
     @staticmethod
     def backward(

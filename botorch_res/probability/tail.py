@@ -29,7 +29,6 @@ from torch import Tensor
 
 from botorch_res.probability.constants import constants, horner
 
-LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 INV_SQRT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 
 # zeta(x) (x + 2) as a function of s = 2 / (x + 2), lowest order first.
@@ -64,29 +63,29 @@ class TailMoments(NamedTuple):
     """Moments of a standard normal variable ``t`` given ``t > x``.
 
     Attributes:
+        scaled_prob: The probability ``P(t > x)``, times ``exp(x^2 / 2)`` for positive
+            ``x``, so that it never underflows.
         hazard: The density at the bound, ``phi(x) / P(t > x)``.
-        excess: The mean above the bound, ``E[t] - x``.
+        offset: The mean, measured from the point next to zero: ``E[t] - max(x, 0)``.
         variance: The variance of ``t``.
         third: The third central moment of ``t``.
-        beyond: The probability ``P(t > abs(x))``; it underflows 38 sigmas out.
     """
 
+    scaled_prob: Tensor
     hazard: Tensor
-    excess: Tensor
+    offset: Tensor
     variance: Tensor
     third: Tensor
-    beyond: Tensor
 
 
 def tail_moments(x: Tensor) -> TailMoments:
     """Moments of the standard normal above ``x``, full precision for every ``x``.
 
-    Not differentiable by autograd's rules on purpose: the derivatives are moments
-    again (``d excess = -variance``, ``d variance = -third``), so callers inside an
-    ``autograd.Function`` write them down.
+    Not meant for autograd: the derivatives are moments again, so the callers, each an
+    ``autograd.Function``, write them down.
 
     Args:
-        x: The bound, of any shape, in float64; ``abs(x)`` at most about 1e75.
+        x: The bound, of any shape, in float64; ``abs(x)`` at most about 1e60.
 
     Returns:
         The moments, each of the shape of ``x``.
@@ -94,43 +93,27 @@ def tail_moments(x: Tensor) -> TailMoments:
     distance = x.abs()
     scale = (distance + 2.0).reciprocal_()
     s = 2.0 * scale
-    numerator, denominator = (
-        constants(table, x) for table in (_NUMERATOR, _DENOMINATOR)
-    )
-    zeta = horner(numerator, s).mul_(scale).div_(horner(denominator, s))
-    epsilon = 2.0 / (distance + zeta)
+    zeta = horner(constants(_NUMERATOR, x), s).mul_(scale)
+    zeta = zeta.div_(horner(constants(_DENOMINATOR, x), s))
+    epsilon = (distance + zeta).reciprocal_().mul_(2.0)
     excess = (distance + epsilon).reciprocal_()
     hazard = distance + excess
-    variance = excess * (epsilon - excess)
-    third = hazard * excess.square() * epsilon * (zeta - epsilon)
-    # The same four below zero, from the complement.
-    density = torch.exp(-0.5 * distance.square()).mul_(INV_SQRT_TWO_PI)
-    beyond = density / hazard
-    hazard_below = density / (1.0 - beyond)
+    prob = hazard.reciprocal().mul_(INV_SQRT_TWO_PI)
+    variance = (epsilon - excess).mul_(excess)
+    third = (zeta - epsilon).mul_(epsilon).mul_(excess).mul_(excess).mul_(hazard)
+    # The same below zero, from the complement.
+    density = distance.square().mul_(-0.5).exp_()
+    prob_below = 1.0 - density * prob
+    hazard_below = density.mul_(INV_SQRT_TWO_PI).div_(prob_below)
     excess_below = hazard_below + distance
     variance_below = 1.0 - hazard_below * excess_below
-    third_below = hazard_below * (excess_below.square() - variance_below)
-    # lerp selects exactly at weights 0 and 1, several times faster than where.
+    third_below = excess_below.square_().sub_(variance_below).mul_(hazard_below)
+    # At weights zero and one lerp selects exactly, several times faster than where.
     below = x.clone().lt_(0.0)
     return TailMoments(
+        scaled_prob=torch.lerp(prob, prob_below, below),
         hazard=torch.lerp(hazard, hazard_below, below),
-        excess=torch.lerp(excess, excess_below, below),
+        offset=torch.lerp(excess, hazard_below, below),
         variance=torch.lerp(variance, variance_below, below),
         third=torch.lerp(third, third_below, below),
-        beyond=beyond,
     )
-
-
-def tail_log_prob(x: Tensor, hazard: Tensor, beyond: Tensor) -> Tensor:
-    """The log-probability ``log P(t > x)``.
-
-    Args:
-        x: The bound, of any shape.
-        hazard: ``tail_moments(x).hazard``.
-        beyond: ``tail_moments(x).beyond``.
-
-    Returns:
-        The log-probability, of the same shape.
-    """
-    above = -0.5 * x.square() - LOG_SQRT_TWO_PI - hazard.clamp_min(1e-300).log()
-    return torch.where(x < 0.0, torch.log1p(-beyond), above)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.probability.interval import StandardInterval
+from botorch_res.probability.validation import check_interval
 
 # Bounds, and bounds in standard deviations, are held within these, so that squares and
 # their products with derivatives stay finite; the probability beyond is zero anyway.
@@ -69,12 +69,13 @@ def truncated_normal_moments(
             is negative, or a lower bound exceeds its upper bound.
     """
     if validate_args:
-        check_arguments(mean, variance, lower, upper)
+        check_interval(mean, variance, lower, upper)
     dtype = mean.dtype
     mean, variance, lower, upper = (
         argument.double() for argument in (mean, variance, lower, upper)
     )
-    sigma = (variance + LEAST_VARIANCE).sqrt()
+    # A variance that is negative by rounding counts as zero.
+    sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()
     lower = lower.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     upper = upper.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     left = ((lower - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
@@ -87,9 +88,7 @@ def truncated_normal_moments(
     log_prob, offset, shrinkage = moments
     # The point of the interval next to the mean carries the gradient of a bound.
     next_to_mean = mean.clamp(lower, upper)
-    inside = next_to_mean + sign * sigma * offset
-    # Rounding may carry the mean past a bound; its gradient shall not notice.
-    inside = inside + (inside.clamp(lower, upper) - inside).detach()
+    inside = hold_within(next_to_mean + sign * sigma * offset, lower, upper)
     return TruncatedMoments(
         log_prob=log_prob.to(dtype),
         mean=inside.to(dtype),
@@ -97,34 +96,17 @@ def truncated_normal_moments(
     )
 
 
-def check_arguments(
-    mean: Tensor, variance: Tensor, lower: Tensor, upper: Tensor
-) -> None:
-    """Raise an error that quotes the first offending value.
+def hold_within(mean: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Hold a mean within its bounds, which rounding may carry it past.
 
     Args:
         mean: The mean.
-        variance: The variance.
         lower: The lower bound.
         upper: The upper bound.
 
-    Raises:
-        InputDataError: When an argument is NaN, the mean or the variance is infinite,
-            a variance is negative, or a lower bound exceeds its upper bound.
+    Returns:
+        The mean, with an unchanged gradient.
     """
-    for name, value in (("mean", mean), ("variance", variance)):
-        _refuse(~value.isfinite(), f"`{name}` must be finite", value)
-    for name, value in (("lower", lower), ("upper", upper)):
-        _refuse(value.isnan(), f"`{name}` must not be NaN", value)
-    _refuse(variance < 0.0, "`variance` must not be negative", variance)
-    lower, upper = torch.broadcast_tensors(lower, upper)
-    _refuse(lower > upper, "`lower` must not exceed `upper`", lower, upper)
-
-
-def _refuse(offending: Tensor, expectation: str, *values: Tensor) -> None:
-    if offending.any():
-        first = " and ".join(str(value[offending][0].item()) for value in values)
-        raise InputDataError(
-            f"{expectation}, but {int(offending.sum())} of {offending.numel()} elements"
-            f" violate this, the first with {first}."
-        )
+    with torch.no_grad():
+        excess = mean.clamp(lower, upper) - mean
+    return mean + excess

@@ -1,0 +1,249 @@
+r"""Moments of a bivariate normal truncated to a box, in any corner.
+
+References:
+
+.. [Hale2008new]
+    N. Hale and L. N. Trefethen. New quadrature formulas from conformal maps. SIAM
+    Journal on Numerical Analysis 46(2), 2008.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from botorch_res.probability.exact import two_difference, two_product
+from botorch_res.probability.expectation import BoxExpectation
+from botorch_res.probability.panels import Base, Box
+from botorch_res.probability.univariate import (
+    FARTHEST_BOUND,
+    FARTHEST_SIGMAS,
+    LEAST_WIDTH,
+    hold_within,
+)
+from botorch_res.probability.validation import check_box
+
+# Its square must not underflow, unlike that of LEAST_VARIANCE.
+_LEAST_VARIANCE = 1e-140
+# The determinant's part of the product of the variances is at least this.
+_LEAST_DETERMINANT = 2.0**-53
+
+
+class TruncatedBivariateMoments(NamedTuple):
+    """Moments of a truncated bivariate normal variable.
+
+    Attributes:
+        log_prob: The log-probability of the box under the untruncated normal.
+        mean: The mean of the truncated variable, ``batch_shape x 2``.
+        covariance: The covariance of the truncated variable, ``batch_shape x 2 x 2``.
+    """
+
+    log_prob: Tensor
+    mean: Tensor
+    covariance: Tensor
+
+
+def truncated_bvn_moments(
+    mean: Tensor,
+    covariance: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    one_sided: bool = False,
+    validate_args: bool = True,
+) -> TruncatedBivariateMoments:
+    r"""Moments of ``x ~ N(mean, covariance)`` given ``lower <= x <= upper``.
+
+    In float64 the relative errors of the variances, the error of the correlation, the
+    errors of the means in true standard deviations (beyond the rounding of the means
+    themselves) and that of the log-probability relative to ``max(1, abs(log_prob))``
+    are below 1e-10 (of the first variance below 1e-11), whatever the correlation, the
+    width and the place of the box (tested against mpmath, 1 - abs(rho) from 1e-12,
+    widths from 1e-8 and boxes to 40 standard deviations, and their combinations).
+    Nothing is ever infinite or NaN: a zero variance, a correlation of exactly one and
+    an empty interval give the limits, in which an empty interval has the
+    log-probability of one 1e-100 standard deviations wide, and the determinant of the
+    covariance is at least 1e-16 of the product of the variances.
+
+    Differentiable once with respect to all four arguments, with finite gradients; those
+    of infinite bounds are zero. Computed in float64 on the device of the arguments and
+    returned in their dtype; no operation depends on values or waits for the device.
+
+    Args:
+        mean: The mean, ``batch_shape x 2``; the batch shapes of all four broadcast.
+        covariance: The covariance, ``batch_shape x 2 x 2``, may be singular.
+        lower: The lower bounds, ``batch_shape x 2``, may be minus infinity.
+        upper: The upper bounds, ``batch_shape x 2``, may be plus infinity, at least
+            ``lower``.
+        one_sided: Promise that the first variable has no lower bound; ``lower[..., 0]``
+            is not looked at. About four times faster.
+        validate_args: Check the arguments. This waits for the device: switch it off in
+            a hot loop.
+
+    Returns:
+        Log-probability, mean and covariance.
+
+    Raises:
+        BotorchTensorDimensionError: When ``validate_args`` is set and the trailing
+            dimensions are not as above.
+        InputDataError: When ``validate_args`` is set and an argument is NaN, the mean
+            or the covariance is infinite, a lower bound exceeds its upper bound, the
+            covariance is not symmetric or not positive semi-definite beyond rounding,
+            or ``one_sided`` is set and a first lower bound is not minus infinity.
+    """
+    if validate_args:
+        check_box(mean, covariance, lower, upper, one_sided)
+    normal = _split(mean, covariance, lower, upper)
+    box, sigma, spread = _standardise(normal, one_sided)
+    outcome = BoxExpectation.apply(one_sided, *box)  # type: ignore[no-untyped-call]
+    log_prob, y_mean, y_variance, x_mean, x_variance, xy, *rest = outcome
+    base = Base(*rest)
+    # Where the base is a bound, it carries that bound's gradient.
+    place_2 = normal.mean_2 + sigma * base.z
+    place_2 = torch.where(base.on_right, normal.upper_2, place_2)
+    place_2 = torch.where(base.on_left, normal.lower_2, place_2)
+    regression = normal.cross / normal.variance_2
+    place_1 = normal.mean_1 + regression * (place_2 - normal.mean_2)
+    place_1 = torch.where(base.high < 0.0, normal.upper_1, place_1)
+    place_1 = torch.where(base.low > 0.0, normal.lower_1, place_1)
+    mean_1 = place_1 + spread * x_mean
+    mean_2 = normal.sign * (place_2 + sigma * y_mean)
+    xy = normal.sign * sigma * spread * xy
+    variances = spread.square() * x_variance, xy, xy, sigma.square() * y_variance
+    inside = hold_within(torch.stack((mean_1, mean_2), -1), lower, upper)
+    return TruncatedBivariateMoments(
+        log_prob=log_prob.to(mean.dtype),
+        mean=inside.to(mean.dtype),
+        covariance=torch.stack(variances, -1).unflatten(-1, (2, 2)).to(mean.dtype),
+    )
+
+
+class _Normal(NamedTuple):
+    """The problem, its second variable reflected so that the correlation is positive.
+
+    Attributes:
+        mean_1: The first mean.
+        mean_2: The second mean.
+        variance_1: The first variance.
+        variance_2: The second variance.
+        cross: The covariance, not negative.
+        lower_1: The first lower bound.
+        lower_2: The second lower bound.
+        upper_1: The first upper bound.
+        upper_2: The second upper bound.
+        sign: Minus one where the second variable is reflected, else one.
+    """
+
+    mean_1: Tensor
+    mean_2: Tensor
+    variance_1: Tensor
+    variance_2: Tensor
+    cross: Tensor
+    lower_1: Tensor
+    lower_2: Tensor
+    upper_1: Tensor
+    upper_2: Tensor
+    sign: Tensor
+
+
+def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _Normal:
+    """Split the arguments into their elements, of ``batch_shape`` each, in float64."""
+    covariance = covariance.double()
+    variances = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0) + _LEAST_VARIANCE
+    cross = 0.5 * (covariance[..., 0, 1] + covariance[..., 1, 0])
+    reflected = cross < 0.0
+    sign = torch.where(reflected, -1.0, 1.0).to(cross)
+    lower = lower.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
+    upper = upper.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
+    with torch.no_grad():
+        # Rounding may carry the correlation past one.
+        excess = (variances.sqrt().prod(-1) - cross.abs()).clamp_max_(0.0)
+    mean_1, mean_2 = mean.double().unbind(-1)
+    return _Normal(
+        *torch.broadcast_tensors(
+            mean_1,
+            sign * mean_2,
+            *variances.unbind(-1),
+            sign * cross + excess,
+            lower[..., 0],
+            torch.where(reflected, -upper[..., 1], lower[..., 1]),
+            upper[..., 0],
+            torch.where(reflected, -lower[..., 1], upper[..., 1]),
+            sign,
+        )
+    )
+
+
+def _standardise(normal: _Normal, one_sided: bool) -> tuple[Box, Tensor, Tensor]:
+    """The box in standard deviations, and what they are.
+
+    Returns:
+        The box, the standard deviation of the second variable, and that of the first
+        given the second.
+    """
+    mean_1, mean_2, variance_1, variance_2, cross, *_ = normal
+    sigma = variance_2.sqrt()
+    with torch.no_grad():
+        determinant, corners = _exact_differences(normal, one_sided)
+        exact_spread = (determinant / variance_2).sqrt()
+        corners = _within_reach(corners / (variance_2 * exact_spread))
+        width = (normal.upper_2 - normal.lower_2) / sigma
+        thickness = (normal.upper_1 - normal.lower_1) / exact_spread
+    conditional = variance_1 - cross.square() / variance_2
+    spread = exact_spread + (conditional - conditional.detach()) / (2.0 * exact_spread)
+    high = _within_reach((normal.upper_1 - mean_1) / spread)
+    if one_sided:
+        low = torch.full_like(high, -FARTHEST_SIGMAS)
+        thickness = torch.full_like(high, FARTHEST_SIGMAS)
+        low_corners = low, low
+    else:
+        low = _within_reach((normal.lower_1 - mean_1) / spread)
+        low_corners = corners[2], corners[3]
+    box = Box(
+        left=_within_reach((normal.lower_2 - mean_2) / sigma),
+        right=_within_reach((normal.upper_2 - mean_2) / sigma),
+        low=low,
+        high=high,
+        slope=cross / (sigma * spread),
+        width=width.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
+        thickness=thickness.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
+        high_at_left=corners[0],
+        high_at_right=corners[1],
+        low_at_left=low_corners[0],
+        low_at_right=low_corners[1],
+    )
+    return box, sigma, spread
+
+
+def _within_reach(sigmas: Tensor) -> Tensor:
+    return sigmas.clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
+
+
+def _exact_differences(normal: _Normal, one_sided: bool) -> tuple[Tensor, Tensor]:
+    """The differences that cancel near a correlation of one, from the exact inputs.
+
+    Returns:
+        The determinant of the covariance; and, times the second variance, the bounds of
+        the first variable less its conditional means at the bounds of the second: for
+        (upper, lower), (upper, upper) and, unless ``one_sided``, (lower, lower) and
+        (lower, upper).
+    """
+    mean_1, mean_2, variance_1, variance_2, cross, *_ = normal
+    firsts = (normal.upper_1,) if one_sided else (normal.upper_1, normal.lower_1)
+    count = len(firsts)
+    distances, errors = two_difference(
+        torch.stack((*firsts, normal.lower_2, normal.upper_2)),
+        torch.stack((*(mean_1,) * count, mean_2, mean_2)),
+    )
+    factors = torch.stack((*(variance_2,) * count, cross, cross, variance_1, cross))
+    others = torch.cat((distances, torch.stack((variance_2, cross))))
+    products, rests = two_product(factors, others)
+    rests[:-2].addcmul_(factors[:-2], errors)
+    determinant = (products[-2] - products[-1]) + (rests[-2] - rests[-1])
+    least = _LEAST_DETERMINANT * variance_1 * variance_2
+    seconds = slice(count, count + 2)
+    corners = (products[:count].unsqueeze(1) - products[seconds]) + (
+        rests[:count].unsqueeze(1) - rests[seconds]
+    )
+    return torch.maximum(determinant, least), corners.flatten(0, 1)

@@ -1,0 +1,235 @@
+r"""Where to put the nodes of the outer integral of a bivariate normal on a box.
+
+Standardised, the box is ``left <= z <= right`` and ``low <= t + slope z <= high`` with
+``z`` and ``t`` independent standard normal: ``z`` is the second variable in standard
+deviations, ``t`` the first in conditional ones, ``slope = rho / sqrt(1 - rho^2) >= 0``.
+With the pull ``p(z)``, the point of ``[low - slope z, high - slope z]`` next to zero,
+the density of ``z`` is ``exp(-F(z))``, ``F(z) = (z^2 + p(z)^2) / 2``, times a factor
+that varies slowly. ``F`` is convex and piecewise quadratic: its minimum (the base) and
+the points where it has risen by ``MAX_RISE`` are found in closed form.
+
+The range is split where a bound on ``t`` is ``FREE`` sigmas off: in the middle the
+inner variable is as good as unbounded, and the inner moments are those of the normal;
+the sides hold a bound's transition each. Without the split no sensible number of nodes
+resolves a transition that is as narrow as ``1 / slope``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+MAX_RISE = 34.0
+FREE = 7.5
+
+
+class Box(NamedTuple):
+    """A standardised box, see the module's docstring; all tensors ``batch_shape``.
+
+    Bounds that are close together must not be subtracted, so the differences are given
+    as well, made from the exact inputs.
+
+    Attributes:
+        left: The lower bound of ``z``.
+        right: The upper bound of ``z``.
+        low: The lower bound of ``t + slope z``.
+        high: The upper bound of ``t + slope z``.
+        slope: The slope, not negative.
+        width: ``right - left``, positive.
+        thickness: ``high - low``, positive.
+        low_at_left: ``low - slope left``.
+        low_at_right: ``low - slope right``.
+        high_at_left: ``high - slope left``.
+        high_at_right: ``high - slope right``.
+    """
+
+    left: Tensor
+    right: Tensor
+    low: Tensor
+    high: Tensor
+    slope: Tensor
+    width: Tensor
+    thickness: Tensor
+    low_at_left: Tensor
+    low_at_right: Tensor
+    high_at_left: Tensor
+    high_at_right: Tensor
+
+
+class Base(NamedTuple):
+    """The minimum of ``F``, to which everything is relative; ``batch_shape`` each.
+
+    Attributes:
+        z: Its place.
+        on_left: Whether it is ``left``.
+        on_right: Whether it is ``right`` (and not ``left``).
+        low: The lower bound of ``t`` at the base.
+        high: The upper bound of ``t`` at the base.
+        pull: The point of ``[low, high]`` next to zero.
+    """
+
+    z: Tensor
+    on_left: Tensor
+    on_right: Tensor
+    low: Tensor
+    high: Tensor
+    pull: Tensor
+
+
+class Panels(NamedTuple):
+    """The panels of the outer integral, in ``y = z - base.z``.
+
+    The first is the middle, the last the right side; between them is the left side,
+    unless the box is one-sided.
+
+    Attributes:
+        start: Where each panel starts, ``num_panels x batch_shape``.
+        stop: Where each panel stops, ``num_panels x batch_shape``.
+        at_left: Whether the range reaches ``left``, ``batch_shape``.
+        at_right: Whether the range reaches ``right``, ``batch_shape``.
+    """
+
+    start: Tensor
+    stop: Tensor
+    at_left: Tensor
+    at_right: Tensor
+
+
+def find_base(box: Box) -> Base:
+    """Find the minimum of ``F`` on the box.
+
+    Args:
+        box: The box.
+
+    Returns:
+        The base.
+    """
+    pull = box.low.clamp_min(0.0) + box.high.clamp_max(0.0)
+    pull_at_peak = pull / (1.0 + box.slope.square())
+    peak = box.slope * pull_at_peak
+    on_left = peak <= box.left
+    on_right = (peak >= box.right) & ~on_left
+
+    def at_base(at_left: Tensor, at_right: Tensor, at_peak: Tensor) -> Tensor:
+        return torch.where(on_left, at_left, torch.where(on_right, at_right, at_peak))
+
+    low, high = from_pull(box.low, box.high, box.thickness)
+    low = at_base(box.low_at_left, box.low_at_right, pull_at_peak + low)
+    high = at_base(box.high_at_left, box.high_at_right, pull_at_peak + high)
+    return Base(
+        z=at_base(box.left, box.right, peak),
+        on_left=on_left,
+        on_right=on_right,
+        low=low,
+        high=high,
+        pull=low.clamp_min(0.0) + high.clamp_max(0.0),
+    )
+
+
+def from_pull(low: Tensor, high: Tensor, thickness: Tensor) -> tuple[Tensor, Tensor]:
+    """Two bounds measured from their point next to zero, without subtracting them.
+
+    Args:
+        low: The lower bound.
+        high: The upper bound.
+        thickness: Their difference.
+
+    Returns:
+        The lower and the upper bound, relative to ``clamp(0, low, high)``.
+    """
+    return (
+        torch.maximum(low.clamp_max(0.0), -thickness),
+        torch.minimum(high.clamp_min(0.0), thickness),
+    )
+
+
+def place_panels(box: Box, base: Base, one_sided: bool) -> Panels:
+    """Find the range of the integral, and split it.
+
+    Args:
+        box: The box.
+        base: Its base.
+        one_sided: Whether there is no lower bound on ``t`` at all.
+
+    Returns:
+        The panels.
+    """
+    slope = box.slope.clamp_min(1e-100)
+    to_left, to_right = _gaps(box, base, slope)
+    left_cut, right_cut = _cuts(box, base, slope)
+    first = -torch.minimum(to_left, left_cut)
+    last = torch.minimum(to_right, right_cut)
+    # Where the bounds are FREE sigmas off; if they are closer together than twice
+    # that, the sides meet half-way.
+    right_side = (base.high - FREE) / slope
+    if not one_sided:
+        half_way = (base.high + base.low) / (2.0 * slope)
+        left_side = torch.minimum((base.low + FREE) / slope, half_way)
+        left_side = torch.minimum(torch.maximum(left_side, first), last)
+        right_side = torch.maximum(right_side, half_way)
+    right_side = torch.minimum(torch.maximum(right_side, first), last)
+    if one_sided:
+        start, stop = [first, right_side], [right_side, last]
+    else:
+        start = [left_side, first, right_side]
+        stop = [right_side, left_side, last]
+    return Panels(
+        start=torch.stack(start),
+        stop=torch.stack(stop),
+        at_left=to_left <= left_cut,
+        at_right=to_right <= right_cut,
+    )
+
+
+def _gaps(box: Box, base: Base, slope: Tensor) -> tuple[Tensor, Tensor]:
+    """The distances from the base to ``left`` and ``right``."""
+    zero = torch.zeros_like(box.width)
+    # Near the ridge of a strong correlation the bounds of t tell them more precisely.
+    from_low = base.low > 0.0
+    steep = (slope > 1.0) & (base.pull != 0.0)
+    to_left = torch.where(
+        from_low, box.low_at_left - base.low, box.high_at_left - base.high
+    )
+    to_right = torch.where(
+        from_low, base.low - box.low_at_right, base.high - box.high_at_right
+    )
+    to_left = torch.where(steep, to_left / slope, base.z - box.left)
+    to_right = torch.where(steep, to_right / slope, box.right - base.z)
+    to_left = torch.where(base.on_right, box.width, to_left.clamp_min(0.0))
+    to_right = torch.where(base.on_left, box.width, to_right.clamp_min(0.0))
+    return (
+        torch.where(base.on_left, zero, to_left),
+        torch.where(base.on_right, zero, to_right),
+    )
+
+
+def _cuts(box: Box, base: Base, slope: Tensor) -> tuple[Tensor, Tensor]:
+    """The distances to both sides of the base at which ``F`` has risen enough.
+
+    Going away from the base, F is quadratic with curvature 1 + slope^2 where a bound
+    pulls and 1 where none does; there are three such pieces at most.
+    """
+    pulled_low, pulled_high = base.low.clamp_min(0.0), base.high.clamp_max(0.0)
+    steep = 1.0 + slope.square()
+    derivative = base.z - slope * base.pull
+    derivative = torch.stack((-derivative, derivative)).clamp_min_(0.0)
+    pulled = torch.stack((-pulled_high, pulled_low)) / slope
+    free = torch.stack((pulled_high - base.low, base.high - pulled_low))
+    free = free.clamp_min_(0.0) / slope
+    rise = torch.full_like(derivative, MAX_RISE)
+    distance = torch.zeros_like(derivative)
+    for curvature, limit in ((steep, pulled), (torch.ones_like(steep), free)):
+        step = torch.minimum(_rise_distance(derivative, curvature, rise), limit)
+        rise = (rise - step * (derivative + 0.5 * curvature * step)).clamp_min_(0.0)
+        derivative = derivative + curvature * step
+        distance = distance + step
+    distance = distance + _rise_distance(derivative, steep, rise)
+    left, right = distance.unbind()
+    return left, right
+
+
+def _rise_distance(derivative: Tensor, curvature: Tensor, rise: Tensor) -> Tensor:
+    root = (derivative.square() + 2.0 * curvature * rise).sqrt()
+    return 2.0 * rise / (derivative + root)
