@@ -1,0 +1,121 @@
+"""Compute the robust optima that the problems store.
+
+Run as ``python -m benchmarks.certify_optima``, in half a minute. A dense grid over
+``x`` finds the cells in which the worst-case value may be lowest; then a grid around
+the best point of each cell shrinks until its spacing is that of floating point numbers.
+A smooth minimum, around which rounding hides all differences, is polished to the root
+of the derivative. The worst case over ``theta`` is exact. The tests certify the stored
+values in another way.
+"""
+
+from __future__ import annotations
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from botorch_res.test_functions import (
+    DeepDrawing,
+    RobustBranin,
+    RobustEggholder,
+    RobustHartmann3,
+    RobustPolynomial,
+    RobustTestProblem,
+    SinusLinear,
+)
+
+POINTS = {1: 1_000_001, 2: 1201}  # along every side, by dimension of x
+STARTS = 50
+
+
+def grid(lower: Tensor, upper: Tensor, num: int) -> Tensor:
+    """Lay a grid over boxes.
+
+    Args:
+        lower: A ``batch_shape x d`` tensor.
+        upper: A ``batch_shape x d`` tensor.
+        num: The number of points along every side.
+
+    Returns:
+        A ``batch_shape x num^d x d`` tensor.
+    """
+    axis = torch.linspace(0, 1, num, dtype=lower.dtype)
+    unit = torch.cartesian_prod(*[axis] * lower.shape[-1]).reshape(-1, lower.shape[-1])
+    return torch.lerp(lower.unsqueeze(-2), upper.unsqueeze(-2), unit)
+
+
+def robust_optimum(problem: RobustTestProblem) -> tuple[Tensor, Tensor]:
+    """Search for the robust optimum of a problem with finite Theta.
+
+    Args:
+        problem: The problem, to be minimised.
+
+    Returns:
+        The ``d_x`` tensor ``x*`` and the worst-case value.
+    """
+    domain = problem.domain
+    if domain.x_choices is not None:
+        values = problem.worst_case_value(domain.x_choices)
+        return domain.x_choices[values.argmin()], values.min()
+    lower, upper = domain.x_bounds
+    num = POINTS[domain.x_dim]
+    points = grid(lower, upper, num)
+    values = torch.cat([problem.worst_case_value(x) for x in points.split(100_000)])
+    x = points[values.topk(STARTS, largest=False).indices]
+    radius = 10 * (upper - lower) / (num - 1)
+    while (radius > 1e-17 * (upper - lower)).all():
+        low, high = torch.maximum(x - radius, lower), torch.minimum(x + radius, upper)
+        around = torch.cat([x.unsqueeze(-2), grid(low, high, 41)], dim=-2)
+        values, best = problem.worst_case_value(around).min(dim=-1)
+        x = around[torch.arange(STARTS), best]
+        radius = radius / 2
+    return x[values.argmin()], values.min()
+
+
+def polished(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> Tensor:
+    """Solve for a stationary point in one variable.
+
+    Args:
+        problem: The problem.
+        x: The approximate minimum, of shape 1.
+        theta: The only active worst case, of shape 1.
+
+    Returns:
+        The stationary point, of shape 1.
+    """
+
+    def slope(value: float) -> float:
+        at = x.new_tensor([value]).requires_grad_()
+        point = problem.domain.join(at, theta)
+        return float(torch.autograd.grad(problem(point), at)[0])
+
+    return x.new_tensor([brentq(slope, float(x) - 1e-4, float(x) + 1e-4, xtol=1e-13)])
+
+
+def main() -> None:
+    """Print the optima of all problems that store one."""
+    for kind in (
+        RobustBranin,
+        SinusLinear,
+        RobustEggholder,
+        RobustHartmann3,
+        RobustPolynomial,
+        DeepDrawing,
+    ):
+        problem = kind()
+        x, value = robust_optimum(problem)
+        points = problem.domain.join(x, problem.theta_choices)
+        by_theta = problem(points)
+        active = (by_theta > value - 1e-9 * value.abs()).nonzero().squeeze(-1)
+        if len(active) == 1 and not problem.domain.x_is_finite:
+            x = polished(problem, x, problem.theta_choices[active[0]])
+            points = problem.domain.join(x, problem.theta_choices)
+            value = problem(points).max()
+        optimizer = tuple(points[by_theta.argmax()].tolist())
+        print(f"{kind.__name__}\n    _robust_optimizer = {optimizer}")
+        print(f"    _robust_optimal_value = {value.tolist()!r}")
+        print(f"    active choices of theta: {problem.theta_choices[active].tolist()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Robust test problems with certified optima."""
+
+from botorch_res.test_functions.base import RobustTestProblem
+from botorch_res.test_functions.deep_drawing import DeepDrawing
+from botorch_res.test_functions.robot_pushing import RobotPushing
+from botorch_res.test_functions.synthetic import (
+    RobustBranin,
+    RobustEggholder,
+    RobustHartmann3,
+    RobustPolynomial,
+    SinusLinear,
+)
+from botorch_res.test_functions.within_model import WithinModel
+
+__all__ = [
+    "DeepDrawing",
+    "RobotPushing",
+    "RobustBranin",
+    "RobustEggholder",
+    "RobustHartmann3",
+    "RobustPolynomial",
+    "RobustTestProblem",
+    "SinusLinear",
+    "WithinModel",
+]

@@ -1,0 +1,112 @@
+r"""The base class of robust test problems.
+
+A robust test problem is one of BoTorch's test problems that also says who controls
+what, and what the best worst case is, so that regret is exact.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.test_functions.base import BaseTestProblem
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+
+
+class RobustTestProblem(BaseTestProblem, ABC):
+    r"""A test problem ``f(z)``, ``z = (x, theta)``, whose ``theta`` nature chooses.
+
+    Called on points, it behaves like any of BoTorch's test problems. What it returns
+    is to be minimised over ``x`` in its largest value over ``theta``, if
+    ``is_minimization_problem``, and otherwise to be maximised over ``x`` in its
+    smallest value over ``theta``. The argument ``negate`` flips the sign of every
+    value and with it the direction, so the robust optimizer stays in place:
+    ``min max f`` becomes ``max min -f``, ``worst_case_value`` becomes
+    ``min over theta of -f`` and ``robust_optimal_value`` changes its sign.
+
+    A subclass states ``dim``, ``_bounds``, ``_uncontrollable``, the finite sets if
+    there are any, and the robust optimum of ``f`` before ``negate``. Points between
+    the choices of a finite set can be evaluated too.
+    """
+
+    num_objectives: int = 1
+    bounds: Tensor
+    x_choices: Tensor | None
+    theta_choices: Tensor | None
+    _bounds: Sequence[tuple[float, float]]  # type: ignore[assignment]
+    # The columns of ``theta``, and the rows of the finite sets of either part.
+    _uncontrollable: Sequence[int]
+    _x_choices: Sequence[Sequence[float]] | None = None
+    _theta_choices: Sequence[Sequence[float]] | None = None
+    # The robust optimum of ``f`` before ``negate``.
+    _robust_optimizer: Sequence[float]
+    _robust_optimal_value: float
+
+    def __init__(
+        self,
+        noise_std: float | None = None,
+        negate: bool = False,
+        dtype: torch.dtype = torch.double,
+    ) -> None:
+        r"""Initialise a robust test problem.
+
+        Args:
+            noise_std: The standard deviation of the observation noise.
+            negate: Whether to negate the function; then its worst case over
+                ``theta`` is its smallest value, to be maximised over ``x``.
+            dtype: The dtype of the bounds and of the finite sets.
+        """
+        self.continuous_inds = list(range(self.dim))
+        super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
+        for name, choices in (
+            ("x_choices", self._x_choices),
+            ("theta_choices", self._theta_choices),
+        ):
+            rows = None if choices is None else torch.tensor(choices, dtype=dtype)
+            self.register_buffer(name, rows)
+
+    @property
+    def domain(self) -> RobustDomain:
+        """The domain, in the problem's present dtype and on its device."""
+        return RobustDomain(
+            self.bounds, self._uncontrollable, self.x_choices, self.theta_choices
+        )
+
+    @property
+    def robust_optimizer(self) -> Tensor:
+        """The point ``z* = (x*, theta*)`` of shape ``d`` with the best worst case.
+
+        Where several ``theta`` tie at ``x*``, as they do at a kink of the worst-case
+        value, it is one of them; ``domain.split`` takes the point apart.
+        """
+        return self.bounds.new_tensor(self._robust_optimizer)
+
+    @property
+    def robust_optimal_value(self) -> float:
+        """The best worst-case value ``f*``, in the direction that ``negate`` sets."""
+        return (
+            -self._robust_optimal_value if self.negate else self._robust_optimal_value
+        )
+
+    def worst_case_value(self, x: Tensor) -> Tensor:
+        """Evaluate the noise-free worst case over ``theta``.
+
+        Args:
+            x: A ``batch_shape x d_x`` tensor of controllable parts.
+
+        Returns:
+            The ``batch_shape`` tensor of worst-case values: largest values over
+            ``theta``, or smallest values if the problem is to be maximised.
+        """
+        if self.theta_choices is None:
+            raise UnsupportedError(
+                f"{type(self).__name__} has no finite `theta_choices`, so it must "
+                "define `worst_case_value` itself."
+            )
+        points = self.domain.join(x.unsqueeze(-2), self.theta_choices)
+        values: Tensor = self(points, noise=False)
+        return values.amax(-1) if self.is_minimization_problem else values.amin(-1)
