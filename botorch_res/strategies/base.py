@@ -1,0 +1,174 @@
+r"""The interface of a strategy, and the names under which strategies are known.
+
+A strategy is built once for a domain and a direction, and is then called with all data
+each time. It keeps nothing between calls that could change an answer: the same data and
+the same seed give the same points, today or after a restart. A new strategy is a
+subclass with a ``propose`` of its own:
+
+    >>> @register_strategy("corner")
+    ... class CornerStrategy(Strategy):
+    ...     def propose(self, X, Y, Yvar=None, X_pending=None, n=1, seed=0):
+    ...         return self.domain.bounds[:1].expand(n, -1)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models.fitting import DefaultGP, ModelFactory
+from botorch_res.strategies.recommendation import Recommendation, recommend
+
+_STRATEGIES: dict[str, type[Strategy]] = {}
+
+
+class Strategy(ABC):
+    """Proposes points to evaluate, and recommends a robust optimum.
+
+    Attributes:
+        domain: The domain.
+        maximize: Whether the worst case is to be maximised.
+        model_factory: Fits the model.
+        seed: The seed of the fit and of the recommendation.
+    """
+
+    def __init__(
+        self,
+        domain: RobustDomain,
+        *,
+        maximize: bool,
+        model_factory: ModelFactory | None = None,
+        seed: int = 0,
+    ) -> None:
+        """Build the strategy.
+
+        Args:
+            domain: The domain.
+            maximize: If ``True``, look for ``max over x of min over theta``, otherwise
+                for ``min over x of max over theta``.
+            model_factory: Turns data into a model; ``DefaultGP()`` if ``None``.
+            seed: The seed of whatever is drawn in fitting and recommending.
+        """
+        self.domain = domain
+        self.maximize = maximize
+        self.model_factory = DefaultGP() if model_factory is None else model_factory
+        self.seed = seed
+        self._last_fit: tuple[list[Tensor], Model] | None = None
+
+    @abstractmethod
+    def propose(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        n: int = 1,
+        seed: int = 0,
+    ) -> Tensor:
+        """Propose points to evaluate next.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points, ``t`` of at least 1.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of points whose evaluation is under way or
+                has failed, and which are not worth proposing again.
+            n: The number of points to propose.
+            seed: The seed of whatever the strategy draws.
+
+        Returns:
+            An ``n x d`` tensor of points of the domain.
+        """
+
+    def recommend(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None
+    ) -> Recommendation:
+        """Recommend the robust optimum of the model's posterior mean.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+
+        Returns:
+            The recommendation.
+        """
+        model = self.fit(X, Y, Yvar)
+        return recommend(model, self.domain, self.maximize, seed=self.seed)
+
+    def fit(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Model:
+        """Fit the model, or return the last one if the data are still the same.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+
+        Returns:
+            The model.
+        """
+        data = [X, Y] if Yvar is None else [X, Y, Yvar]
+        if self._last_fit is not None:
+            known, model = self._last_fit
+            if len(known) == len(data) and all(map(torch.equal, known, data)):
+                return model
+        model = self.model_factory(X, Y, Yvar, self.domain.bounds, self.seed)
+        self._last_fit = [tensor.clone() for tensor in data], model
+        return model
+
+
+StrategyClass = TypeVar("StrategyClass", bound=type[Strategy])
+
+
+def register_strategy(name: str) -> Callable[[StrategyClass], StrategyClass]:
+    """Make a strategy known by a name; a decorator for its class.
+
+    Args:
+        name: The name.
+
+    Returns:
+        The decorator.
+    """
+
+    def register(strategy: StrategyClass) -> StrategyClass:
+        if _STRATEGIES.get(name, strategy) is not strategy:
+            raise ValueError(
+                f"The name {name!r} belongs to {_STRATEGIES[name].__name__} already."
+            )
+        _STRATEGIES[name] = strategy
+        return strategy
+
+    return register
+
+
+def available_strategies() -> list[str]:
+    """The names of all strategies, sorted."""
+    return sorted(_STRATEGIES)
+
+
+def make_strategy(
+    name: str, domain: RobustDomain, *, maximize: bool, **options: Any
+) -> Strategy:
+    """Build a strategy by its name.
+
+    Args:
+        name: One of ``available_strategies()``.
+        domain: The domain.
+        maximize: Whether the worst case is to be maximised.
+        **options: Further arguments of the strategy's class.
+
+    Returns:
+        The strategy.
+    """
+    if name not in _STRATEGIES:
+        raise ValueError(
+            f"Expected a strategy among {', '.join(available_strategies())}, got "
+            f"{name!r}."
+        )
+    return _STRATEGIES[name](domain, maximize=maximize, **options)

@@ -1,0 +1,201 @@
+r"""Recommendations: the robust optimum of a model, and how sure the model is of it.
+
+The recommendation is the robust optimum of the posterior mean. Its uncertainty is that
+of the worst-case value ``g(x) = max over theta of f(x, theta)`` under the posterior:
+functions are drawn jointly over many thetas, and the largest value of each counts. The
+interval therefore also covers that another theta may turn out to be worse than the one
+which the mean takes for the worst, and may lie above the predicted value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.utils.sampling import manual_seed
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.optim.robust_optimum import robust_optimum
+from botorch_res.optim.worst_case import WorstCaseSolver
+from botorch_res.sampling import BatchFunction, posterior_mean
+
+# The central 95 %.
+_QUANTILES = (0.025, 0.975)
+_NUM_FUNCTIONS = 512
+# The most thetas over which functions are drawn jointly.
+_MAX_THETAS = 128
+
+
+@dataclass(frozen=True)
+class WorstCaseBand:
+    """The predicted worst case at several ``x``.
+
+    Attributes:
+        x: ``n x d_x`` controllable parts.
+        theta: ``n x d_theta`` predicted worst cases.
+        value: ``n`` predicted worst-case values: those of the posterior mean.
+        lower: ``n`` lower ends of the 95 % interval of the worst-case value.
+        upper: ``n`` upper ends.
+    """
+
+    x: Tensor
+    theta: Tensor
+    value: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What a strategy recommends, in the domain's coordinates.
+
+    Attributes:
+        x: The ``d_x`` controllable part.
+        theta: The ``d_theta`` predicted worst case there.
+        value: The predicted worst-case value.
+        lower: The lower end of the 95 % interval of the worst-case value at ``x``.
+        upper: The upper end.
+        standard_deviation: The posterior standard deviation of ``f(x, theta)``.
+    """
+
+    x: Tensor
+    theta: Tensor
+    value: float
+    lower: float
+    upper: float
+    standard_deviation: float
+
+
+def recommend(
+    model: Model, domain: RobustDomain, maximize: bool, seed: int = 0
+) -> Recommendation:
+    """Recommend the robust optimum of a model's posterior mean.
+
+    Args:
+        model: A single-output model.
+        domain: The domain.
+        maximize: Whether the worst case is to be maximised.
+        seed: The seed of the functions that give the interval.
+
+    Returns:
+        The recommendation.
+    """
+    optimum = robust_optimum(mean_function(model, negate=maximize), domain)
+    x = optimum.x.reshape(1, -1)
+    band = worst_case_band(model, domain, x, maximize, seed)
+    with torch.no_grad():
+        posterior: Any = model.posterior(domain.join(band.x, band.theta))
+        mixture = isinstance(posterior, GaussianMixturePosterior)
+        variance = posterior.mixture_variance if mixture else posterior.variance
+    return Recommendation(
+        x=band.x[0],
+        theta=band.theta[0],
+        value=float(band.value),
+        lower=float(band.lower),
+        upper=float(band.upper),
+        standard_deviation=float(variance.sqrt()),
+    )
+
+
+def worst_case_band(
+    model: Model, domain: RobustDomain, x: Tensor, maximize: bool, seed: int = 0
+) -> WorstCaseBand:
+    """Predict the worst case at given ``x``, with its uncertainty.
+
+    Args:
+        model: A single-output model.
+        domain: The domain.
+        x: ``n x d_x`` controllable parts.
+        maximize: Whether the worst case is to be maximised, so that it is the smallest
+            value over theta.
+        seed: The seed of the functions that give the interval.
+
+    Returns:
+        The prediction.
+    """
+    sign = -1.0 if maximize else 1.0
+    with torch.no_grad():
+        worst = WorstCaseSolver(mean_function(model, negate=maximize), domain)(x)
+        theta = worst.theta.reshape(len(x), -1)
+        others = _spread_thetas(domain, seed)
+        thetas = torch.cat([others.expand(len(x), -1, -1), theta.unsqueeze(-2)], -2)
+        drawn = sign * _draw(model, domain.join(x.unsqueeze(-2), thetas), seed)
+        levels = x.new_tensor(_QUANTILES)
+        ends = drawn.amax(dim=-1).quantile(levels, dim=0)
+    lower, upper = (sign * ends).sort(dim=0).values
+    value = sign * worst.value.reshape(-1)
+    return WorstCaseBand(x, theta, value, lower, upper)
+
+
+def mean_function(
+    model: Model, negate: bool = False
+) -> BatchFunction | Callable[[Tensor], Tensor]:
+    """The posterior mean, to be passed to ``robust_optimum`` or ``worst_case``.
+
+    Args:
+        model: A single-output model; the mean of an ensemble of exact GPs is the
+            average of its members.
+        negate: Whether to change the sign.
+
+    Returns:
+        One function, with closed-form derivatives if the model is an exact GP.
+    """
+    try:
+        view = ExactGPView(model, negate=negate)
+    except UnsupportedError:
+        sign = -1.0 if negate else 1.0
+        return lambda z: sign * _posterior_mean(model, z)
+    members = posterior_mean(view)
+    if len(view.batch_shape) == 0:
+        return members
+    return lambda z: members(z).flatten(end_dim=-2).mean(dim=0)
+
+
+def _posterior_mean(model: Model, z: Tensor) -> Tensor:
+    """The mean of any model at ``n x d`` points, each on its own."""
+    posterior: Any = model.posterior(z.unsqueeze(-2))
+    mean: Tensor = posterior.mean
+    return mean.reshape(z.shape[:-1])
+
+
+def _spread_thetas(domain: RobustDomain, seed: int) -> Tensor:
+    """Thetas that stand for all of them: the whole set if it is small."""
+    choices = domain.theta_choices
+    if choices is not None and len(choices) <= _MAX_THETAS:
+        return choices
+    return domain.sample_theta(_MAX_THETAS, seed=seed)
+
+
+def _draw(model: Model, points: Tensor, seed: int) -> Tensor:
+    """Draw from the joint posterior at ``n x m x d`` points: ``functions x n x m``.
+
+    The covariance of close points is singular up to rounding. Its eigenvalues are
+    clamped at zero, which needs no jitter and leaves the others alone.
+    """
+    n, m, _ = points.shape
+    posterior: Any = model.posterior(points)
+    if not isinstance(posterior, GPyTorchPosterior):
+        with manual_seed(seed):
+            functions: Tensor = posterior.rsample(torch.Size([_NUM_FUNCTIONS]))
+        return functions.reshape(_NUM_FUNCTIONS, n, m)
+    distribution = posterior.distribution
+    # The members of an ensemble are one more dimension.
+    mean = distribution.mean.reshape(n, -1, m)
+    covariance = distribution.covariance_matrix.reshape(n, -1, m, m)
+    values, vectors = torch.linalg.eigh(covariance)
+    root = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
+    members = mean.shape[1]
+    each = -(-_NUM_FUNCTIONS // members)
+    generator = torch.Generator(mean.device).manual_seed(seed)
+    normal = mean.new_empty(members, m, each).normal_(generator=generator)
+    drawn = mean.unsqueeze(-1) + root @ normal
+    functions = drawn.permute(1, 3, 0, 2).reshape(members * each, n, m)
+    return functions

@@ -1,0 +1,47 @@
+"""Min-max Thompson sampling: the robust optimum of a function from the posterior."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from botorch_res.models import ExactGPView
+from botorch_res.optim.robust_optimum import robust_optimum
+from botorch_res.sampling import draw_fourier_samples
+from botorch_res.strategies.base import Strategy, register_strategy
+
+
+@register_strategy("thompson")
+class ThompsonStrategy(Strategy):
+    """Draw functions from the posterior and propose their robust optima."""
+
+    def propose(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        n: int = 1,
+        seed: int = 0,
+    ) -> Tensor:
+        """Propose the robust optimum of one posterior function for each point.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: Ignored: independent functions keep the points apart.
+            n: The number of points.
+            seed: The seed of the functions.
+
+        Returns:
+            An ``n x d`` tensor.
+        """
+        view = ExactGPView(self.fit(X, Y, Yvar), negate=self.maximize)
+        samples = draw_fourier_samples(view, num_samples=n, seed=seed)
+        optimum = robust_optimum(samples, self.domain)
+        points = self.domain.join(optimum.x, optimum.theta).reshape(-1, X.shape[-1])
+        # With an ensemble every member has drawn n functions: keep n of all of them.
+        generator = torch.Generator().manual_seed(seed)
+        keep = torch.randperm(len(points), generator=generator)[:n]
+        return points[keep.to(points.device)]

@@ -1,0 +1,164 @@
+import pytest
+import torch
+
+from botorch_res import RobustDomain
+from botorch_res.models import BayesianGP, DefaultGP, FixedGP
+from botorch_res.strategies import (
+    RandomStrategy,
+    Strategy,
+    available_strategies,
+    base,
+    make_strategy,
+    register_strategy,
+)
+
+BOUNDS = torch.tensor([[-5.0, 0.0, 1.0], [10.0, 15.0, 2.0]], dtype=torch.double)
+X_CHOICES = torch.tensor([[0.0, 1.0], [5.0, 1.5], [-5.0, 2.0]], dtype=torch.double)
+THETA_CHOICES = torch.tensor([[0.0], [7.0], [15.0]], dtype=torch.double)
+DOMAINS = [
+    RobustDomain(BOUNDS, [1]),
+    RobustDomain(BOUNDS, [1], theta_choices=THETA_CHOICES),
+    RobustDomain(BOUNDS, [1], x_choices=X_CHOICES),
+    RobustDomain(BOUNDS, [1], x_choices=X_CHOICES, theta_choices=THETA_CHOICES),
+]
+
+
+def data(domain, n=6):
+    X = domain.sample(n, seed=0)
+    return X, (X / 5).sin().sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("name", available_strategies())
+@pytest.mark.parametrize("domain", DOMAINS)
+class TestEveryStrategy:
+    @pytest.mark.parametrize("maximize", [True, False])
+    def test_proposes_points_of_the_domain(self, name, domain, maximize):
+        X, Y = data(domain)
+        strategy = make_strategy(name, domain, maximize=maximize)
+        for n in (1, 3):
+            proposed = strategy.propose(X, Y, X_pending=X[:2] + 0.1, n=n, seed=4)
+            assert proposed.shape == (n, 3)
+            x, theta = domain.split(proposed)
+            assert domain.contains_x(x).all()
+            assert domain.contains_theta(theta).all()
+        recommendation = strategy.recommend(X, Y)
+        assert domain.contains_x(recommendation.x)
+        assert domain.contains_theta(recommendation.theta)
+
+    def test_repeats_itself(self, name, domain):
+        X, Y = data(domain)
+        state = torch.random.get_rng_state()
+        used = make_strategy(name, domain, maximize=True, seed=3)
+        used.propose(X[:3], Y[:3], n=2, seed=1)
+        fresh = make_strategy(name, domain, maximize=True, seed=3)
+        first = used.propose(X, Y, n=2, seed=7)
+        assert torch.equal(first, fresh.propose(X, Y, n=2, seed=7))
+        assert torch.equal(state, torch.random.get_rng_state())
+
+    def test_one_observation(self, name, domain):
+        X, Y = data(domain, n=1)
+        strategy = make_strategy(name, domain, maximize=False)
+        assert strategy.propose(X, Y, Yvar=torch.full_like(Y, 1e-4)).shape == (1, 3)
+        strategy.recommend(X, Y)
+
+
+class TestFit:
+    def test_is_remembered_while_the_data_stay(self):
+        calls = []
+
+        def factory(X, Y, Yvar, bounds, seed=0):
+            calls.append(len(X))
+            return DefaultGP()(X, Y, Yvar, bounds, seed)
+
+        X, Y = data(DOMAINS[0])
+        strategy = RandomStrategy(
+            DOMAINS[0], maximize=False, model_factory=factory, seed=5
+        )
+        model = strategy.fit(X, Y)
+        assert strategy.fit(X.clone(), Y.clone()) is model
+        assert strategy.fit(X, Y, torch.ones_like(Y)) is not model
+        Y_later = Y.clone()
+        Y_later[0] += 1e-9
+        strategy.fit(X, Y_later)
+        strategy.fit(X[:4], Y[:4])
+        assert calls == [6, 6, 6, 4]
+
+    def test_changes_in_place_are_noticed(self):
+        X, Y = data(DOMAINS[0])
+        strategy = RandomStrategy(DOMAINS[0], maximize=False)
+        model = strategy.fit(X, Y)
+        Y += 1.0
+        assert strategy.fit(X, Y) is not model
+
+    def test_factory_gets_seed_and_bounds(self):
+        seen = []
+
+        def factory(X, Y, Yvar, bounds, seed=0):
+            seen.append((bounds, seed))
+            return FixedGP(0.3)(X, Y, Yvar, bounds)
+
+        RandomStrategy(
+            DOMAINS[0], maximize=True, model_factory=factory, seed=8
+        ).recommend(*data(DOMAINS[0]))
+        assert torch.equal(seen[0][0], BOUNDS)
+        assert seen[0][1] == 8
+
+    def test_default_model(self):
+        assert RandomStrategy(DOMAINS[0], maximize=True).model_factory == DefaultGP()
+
+
+class TestRegistry:
+    def test_names(self):
+        assert {"random", "thompson"} <= set(available_strategies())
+        assert isinstance(
+            make_strategy("random", DOMAINS[0], maximize=False), RandomStrategy
+        )
+
+    def test_unknown_name(self):
+        with pytest.raises(ValueError, match=r"random, .*thompson.*, got 'magic'"):
+            make_strategy("magic", DOMAINS[0], maximize=False)
+
+    def test_own_strategy(self, monkeypatch):
+        monkeypatch.setattr(base, "_STRATEGIES", dict(base._STRATEGIES))
+
+        @register_strategy("corner")
+        class Corner(Strategy):
+            def __init__(self, *args, which=0, **kwargs):
+                super().__init__(*args, **kwargs)
+                self.which = which
+
+            def propose(self, X, Y, Yvar=None, X_pending=None, n=1, seed=0):
+                return self.domain.bounds[[self.which]].expand(n, -1)
+
+        corner = make_strategy("corner", DOMAINS[0], maximize=False, which=1)
+        assert torch.equal(corner.propose(*data(DOMAINS[0]))[0], BOUNDS[1])
+        assert register_strategy("corner")(Corner) is Corner
+        with pytest.raises(ValueError, match="'corner' belongs to Corner already"):
+            register_strategy("corner")(RandomStrategy)
+
+
+def test_thompson_with_an_ensemble():
+    strategy = make_strategy(
+        "thompson",
+        DOMAINS[1],
+        maximize=False,
+        model_factory=BayesianGP(num_samples=3, num_steps=5),
+    )
+    proposed = strategy.propose(*data(DOMAINS[1]), n=4, seed=0)
+    assert proposed.shape == (4, 3)
+    assert len(proposed.unique(dim=0)) == 4
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_thompson_finds_a_known_optimum(maximize):
+    # A function that the model knows well has one robust optimum: that of the samples.
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+    domain = RobustDomain(bounds, [1])
+    X = domain.sample(60, seed=0)
+    sign = -1.0 if maximize else 1.0
+    # max over theta is at theta = 0.7; then min over x at x = 0.3.
+    Y = sign * ((X[:, :1] - 0.3).square() - (X[:, 1:] - 0.7).square())
+    strategy = make_strategy("thompson", domain, maximize=maximize)
+    proposed = strategy.propose(X, Y, n=5, seed=0)
+    expected = torch.tensor([[0.3, 0.7]], dtype=torch.double).expand(5, 2)
+    torch.testing.assert_close(proposed, expected, rtol=0, atol=0.03)

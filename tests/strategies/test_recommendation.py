@@ -1,0 +1,148 @@
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.deterministic import GenericDeterministicModel
+
+from botorch_res import RobustDomain
+from botorch_res.models import BayesianGP, DefaultGP, FixedGP
+from botorch_res.strategies import recommendation
+from botorch_res.strategies.recommendation import (
+    mean_function,
+    recommend,
+    worst_case_band,
+)
+
+BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
+X_CHOICES = torch.linspace(-5, 10, 31, dtype=torch.double).unsqueeze(-1)
+THETA_CHOICES = torch.linspace(0, 15, 21, dtype=torch.double).unsqueeze(-1)
+MANY_THETAS = torch.linspace(0, 15, 301, dtype=torch.double).unsqueeze(-1)
+DOMAINS = [
+    RobustDomain(BOUNDS, [1]),
+    RobustDomain(BOUNDS, [1], theta_choices=THETA_CHOICES),
+    RobustDomain(BOUNDS, [1], x_choices=X_CHOICES),
+    RobustDomain(BOUNDS, [1], x_choices=X_CHOICES, theta_choices=MANY_THETAS),
+]
+
+
+def fitted(domain, factory, n=12):
+    X = domain.sample(n, seed=1)
+    Y = ((X[:, :1] / 3).sin() + (X[:, 1:] / 5).cos() * X[:, :1] / 10) * 30
+    return factory(X, Y, None, BOUNDS)
+
+
+def grid_mean(model, domain):
+    """The posterior mean on a grid: ``n_x x n_theta``."""
+    x = domain.x_choices
+    if x is None:
+        x = torch.linspace(-5, 10, 301, dtype=torch.double).unsqueeze(-1)
+    theta = domain.theta_choices
+    if theta is None:
+        theta = torch.linspace(0, 15, 301, dtype=torch.double).unsqueeze(-1)
+    z = domain.join(x.unsqueeze(-2), theta)
+    with torch.no_grad():
+        posterior = model.posterior(z.reshape(-1, 1, 2))
+    mean = getattr(posterior, "mixture_mean", posterior.mean)
+    return mean.reshape(z.shape[:-1])
+
+
+@pytest.mark.parametrize(
+    "factory", [DefaultGP(), BayesianGP(num_samples=3, num_steps=10)]
+)
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_recommendation_equals_brute_force(domain, maximize, factory):
+    model = fitted(domain, factory)
+    found = recommend(model, domain, maximize)
+    mean = grid_mean(model, domain)
+    if maximize:
+        best = mean.amin(-1).max()
+        assert found.value >= best - 1e-6
+    else:
+        best = mean.amax(-1).min()
+        assert found.value <= best + 1e-6
+    # The grid is fine enough that it cannot be much worse than the optimum.
+    assert abs(found.value - float(best)) < 0.2
+    # The value is that of the mean at the point, and theta is the worst there.
+    z = domain.join(found.x, found.theta).unsqueeze(0)
+    posterior = model.posterior(z)
+    at_point = getattr(posterior, "mixture_mean", posterior.mean)
+    variance = getattr(posterior, "mixture_variance", posterior.variance)
+    assert found.value == pytest.approx(float(at_point), rel=1e-6, abs=1e-6)
+    assert found.standard_deviation == pytest.approx(float(variance.sqrt()), rel=1e-4)
+    assert found.lower <= found.upper
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_band_equals_monte_carlo(maximize, monkeypatch):
+    monkeypatch.setattr(recommendation, "_NUM_FUNCTIONS", 20_000)
+    domain = DOMAINS[1]
+    model = fitted(domain, FixedGP(0.3, standardize=True), n=8)
+    x = torch.tensor([[-4.0], [0.0], [9.0]], dtype=torch.double)
+    band = worst_case_band(model, domain, x, maximize)
+    points = domain.join(x.unsqueeze(-2), THETA_CHOICES)
+    posterior = model.posterior(points)
+    mean = posterior.mean.squeeze(-1)
+    worst = mean.amin(-1) if maximize else mean.amax(-1)
+    torch.testing.assert_close(band.value, worst)
+    index = mean.argmin(-1) if maximize else mean.argmax(-1)
+    torch.testing.assert_close(band.theta, THETA_CHOICES[index])
+
+    covariance = posterior.distribution.covariance_matrix
+    root = torch.linalg.cholesky(
+        covariance + 1e-8 * covariance.diagonal(dim1=-2, dim2=-1).max() * torch.eye(21)
+    )
+    generator = torch.Generator().manual_seed(5)
+    normal = torch.randn(20_000, 3, 21, generator=generator, dtype=torch.double)
+    drawn = mean + torch.einsum("nij,snj->sni", root, normal)
+    extreme = drawn.amin(-1) if maximize else drawn.amax(-1)
+    # Two samples of 20,000: the fraction below an estimated 2.5 % quantile has a
+    # standard error of sqrt(2 * 0.025 * 0.975 / 20000) = 0.0016, whatever the shape.
+    for found, level in ((band.lower, 0.025), (band.upper, 0.975)):
+        fraction = (extreme < found).double().mean(0)
+        assert (fraction - level).abs().max() < 4 * 0.0016
+
+
+def test_band_of_an_ensemble_covers_its_members():
+    domain = DOMAINS[0]
+    model = fitted(domain, BayesianGP(num_samples=4, num_steps=20), n=3)
+    x = torch.tensor([[2.0]], dtype=torch.double)
+    band = worst_case_band(model, domain, x, maximize=False)
+    assert band.lower < band.upper
+    z = domain.join(x, band.theta)
+    members = model.posterior(z).mean.reshape(-1)
+    assert band.value == pytest.approx(float(members.mean()))
+
+
+class TestMeanFunction:
+    @pytest.mark.parametrize("negate", [True, False])
+    @pytest.mark.parametrize(
+        "factory", [DefaultGP(), BayesianGP(num_samples=3, num_steps=5)]
+    )
+    def test_equals_the_posterior(self, factory, negate):
+        domain = DOMAINS[0]
+        model = fitted(domain, factory)
+        z = domain.sample(7, seed=3)
+        found = mean_function(model, negate)(z)
+        posterior = model.posterior(z)
+        mean = getattr(posterior, "mixture_mean", posterior.mean).squeeze(-1)
+        sign = -1 if negate else 1
+        torch.testing.assert_close(found.reshape(-1), sign * mean)
+
+    def test_models_of_other_kinds(self):
+        model = GenericDeterministicModel(lambda z: z.sum(-1, keepdim=True))
+        z = DOMAINS[0].sample(5, seed=0)
+        assert torch.equal(mean_function(model, negate=True)(z), -z.sum(-1))
+        state = torch.random.get_rng_state()
+        found = recommend(model, DOMAINS[0], maximize=False)
+        assert torch.equal(state, torch.random.get_rng_state())
+        # min over x of max over theta of x + theta.
+        assert found.x.tolist() == [-5.0]
+        assert found.theta.tolist() == [15.0]
+        assert found.value == found.lower == found.upper == 10.0
+
+
+def test_a_model_of_the_user():
+    X = DOMAINS[0].sample(5, seed=0)
+    model = SingleTaskGP((X - BOUNDS[0]) / 15, X.sum(-1, keepdim=True))
+    domain = RobustDomain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), [1])
+    assert recommend(model, domain, maximize=False).standard_deviation > 0
