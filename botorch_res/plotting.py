@@ -1,0 +1,326 @@
+"""Pictures of robust problems, drawn with matplotlib (the extra ``plot``).
+
+Every function returns a ``Figure`` that belongs to the caller: no state of pyplot and
+no default of matplotlib is touched. ``figure.savefig(path)`` writes it to a file, and
+a notebook shows it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from torch import Tensor
+
+from botorch_res.test_functions import RobustTestProblem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WORST_COLOR, PLAIN_COLOR, ROBUST_COLOR = "#c1272d", "#f5a623", "#ffffff"
+# Up to this many choices of theta have a curve of their own.
+MAX_CURVES = 4
+# A worst case that moves by more than this part of the range has jumped.
+JUMP = 0.08
+# How the colours go on for values (below, above) those of the scale.
+EXTENSIONS: dict[tuple[bool, bool], Literal["neither", "min", "max", "both"]] = {
+    (False, False): "neither",
+    (True, False): "min",
+    (False, True): "max",
+    (True, True): "both",
+}
+# The search for the plain optimum zooms in on the best point of the grid so often.
+PLAIN_ZOOMS = 6
+
+
+class _Grid(NamedTuple):
+    """A problem's values: ``n_x`` and ``n_theta`` inputs, ``n_x x n_theta`` values."""
+
+    x: Tensor
+    theta: Tensor
+    values: Tensor
+
+
+def plot_problem(
+    problem: RobustTestProblem,
+    x_label: str = "x (controllable)",
+    theta_label: str = "theta (uncontrollable)",
+    value_label: str = "f(x, theta)",
+    num_x: int = 401,
+    num_theta: int = 121,
+) -> Figure:
+    """Draw a problem with one controllable and one uncontrollable variable.
+
+    The upper panel shows the function, the worst ``theta`` of each ``x``, and the plain
+    and the robust optimum; the lower panel shows the worst and the best case of each
+    ``x`` (or the curve of every ``theta``, if they are few) and what the two optima
+    cost at worst. Thin lines on the function mark the choices of a finite ``theta``.
+
+    Args:
+        problem: A problem with ``d_x = d_theta = 1`` and any kind of domain.
+        x_label: The label of the controllable variable.
+        theta_label: The label of the uncontrollable variable.
+        value_label: The label of the function's values.
+        num_x: The number of values of ``x`` at which the function is drawn.
+        num_theta: The number of values of ``theta`` at which the function is drawn.
+
+    Returns:
+        The figure.
+    """
+    domain = problem.domain
+    if (domain.x_dim, domain.theta_dim) != (1, 1):
+        raise UnsupportedError(
+            "Only a problem with one controllable and one uncontrollable variable can "
+            f"be drawn; {type(problem).__name__} has {domain.x_dim} and "
+            f"{domain.theta_dim}."
+        )
+    box = _evaluate(
+        problem,
+        _equidistant(domain.x_bounds, num_x),
+        _equidistant(domain.theta_bounds, num_theta),
+    )
+    grid = box
+    if domain.x_is_finite or domain.theta_is_finite:
+        x, theta = (
+            along if choices is None else choices.squeeze(-1).sort().values
+            for along, choices in (
+                (box.x, domain.x_choices),
+                (box.theta, domain.theta_choices),
+            )
+        )
+        grid = _evaluate(problem, x, theta)
+
+    figure = _new_figure()
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
+    _draw_function(figure, top, box, value_label)
+    if domain.theta_is_finite:
+        for choice in grid.theta.tolist():
+            top.axhline(choice, color="white", lw=0.6, alpha=0.3)
+        if len(grid.theta) <= MAX_CURVES:
+            top.set_yticks(grid.theta.tolist())
+    top.plot(
+        *_broken_at_jumps(grid.x, _worst_theta(problem, grid), grid.theta),
+        color=WORST_COLOR,
+        lw=4,
+        solid_capstyle="butt",
+        clip_on=False,
+        label="worst theta of each x",
+    )
+    _draw_cases(bottom, problem, grid)
+    _draw_optima(top, bottom, problem, grid)
+    top.set_ylabel(theta_label)
+    bottom.set(xlabel=x_label, ylabel=value_label)
+    bottom.margins(y=0.1)
+    for axes in (top, bottom):
+        axes.spines[["top", "right"]].set_visible(False)
+    style: dict[str, Any] = {"frameon": False, "fontsize": "small", "handlelength": 1.6}
+    figure.legend(
+        *top.get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=3,
+        markerscale=0.8,
+        columnspacing=1.5,
+        **style,
+    )
+    bottom.legend(
+        loc="lower center", bbox_to_anchor=(0.5, 1), ncols=MAX_CURVES + 1, **style
+    )
+    return figure
+
+
+def _equidistant(bounds: Tensor, num: int) -> Tensor:
+    """List equidistant values of one variable.
+
+    Args:
+        bounds: The ``2 x 1`` bounds of the variable.
+        num: The number of values.
+
+    Returns:
+        The values.
+    """
+    steps = torch.linspace(0, 1, num, dtype=bounds.dtype, device=bounds.device)
+    lower, upper = bounds.squeeze(-1)
+    return torch.lerp(lower, upper, steps)
+
+
+def _evaluate(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> _Grid:
+    """Evaluate a problem without noise at all pairs of values.
+
+    Args:
+        problem: The problem.
+        x: The ``n_x`` values of ``x``.
+        theta: The ``n_theta`` values of ``theta``.
+
+    Returns:
+        The values.
+    """
+    points = problem.domain.join(x.view(-1, 1, 1), theta.view(-1, 1))
+    return _Grid(x, theta, problem(points, noise=False))
+
+
+def _draw_function(figure: Figure, axes: Axes, box: _Grid, label: str) -> None:
+    """Draw the function over the whole box, also between the choices.
+
+    Args:
+        figure: The figure.
+        axes: Its panel.
+        box: The values of the function.
+        label: The label of the colours.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    # A few steep corners should not take all the colours.
+    low, high = torch.quantile(box.values, box.values.new_tensor([0.01, 0.98])).tolist()
+    levels = MaxNLocator(20).tick_values(low, high)
+    beyond = (bool(box.values.min() < levels[0]), bool(box.values.max() > levels[-1]))
+    colours = axes.contourf(
+        box.x.cpu(),
+        box.theta.cpu(),
+        box.values.mT.cpu(),
+        levels=levels,
+        cmap="viridis",
+        extend=EXTENSIONS[beyond],
+    )
+    axes.margins(0)
+    figure.colorbar(colours, ax=axes, label=label, fraction=0.05, pad=0.02)
+
+
+def _worst_theta(problem: RobustTestProblem, grid: _Grid) -> Tensor:
+    """Find the worst ``theta`` of each ``x``.
+
+    Args:
+        problem: The problem.
+        grid: The values of the function.
+
+    Returns:
+        The ``n_x`` worst cases.
+    """
+    costs = grid.values if problem.is_minimization_problem else -grid.values
+    worst = costs.argmax(dim=-1)
+    theta = grid.theta[worst]
+    if problem.domain.theta_is_finite:
+        return theta
+    # The vertex of a parabola through three neighbours, so that the line has no steps.
+    inner = worst.clamp(1, len(grid.theta) - 2)
+    triple = torch.stack([inner - 1, inner, inner + 1], dim=-1)
+    before, at, after = costs.gather(-1, triple).unbind(-1)
+    offset = (before - after) / (before - 2 * at + after) / 2
+    spacing = grid.theta[1] - grid.theta[0]
+    return torch.where(inner == worst, theta + offset * spacing, theta)
+
+
+def _draw_cases(axes: Axes, problem: RobustTestProblem, grid: _Grid) -> None:
+    """Draw the cases of each ``x``: the worst, and the best or all.
+
+    Args:
+        axes: The panel.
+        problem: The problem.
+        grid: The values of the function.
+    """
+    x = grid.x.cpu()
+    worst = problem.worst_case_value(grid.x.unsqueeze(-1)).cpu()
+    axes.plot(x, worst, color=WORST_COLOR, lw=3, zorder=3, label="worst case")
+    if len(grid.theta) > MAX_CURVES:
+        best = grid.values.aminmax(dim=-1)[0 if problem.is_minimization_problem else 1]
+        axes.plot(x, best.cpu(), color="0.6", lw=1.5, label="best case")
+    else:
+        styles = ("-", "--", "-.", ":")[: len(grid.theta)]
+        curves = zip(grid.theta.tolist(), grid.values.cpu().mT, styles, strict=True)
+        for theta, values, style in curves:
+            label = f"theta = {theta:.4g}"
+            axes.plot(x, values, color="0.3", lw=1.2, ls=style, label=label)
+
+
+def _plain_optimum(problem: RobustTestProblem, grid: _Grid) -> tuple[Tensor, Tensor]:
+    """Find the point with the best value of all.
+
+    Args:
+        problem: The problem.
+        grid: The values of the function.
+
+    Returns:
+        Its ``x`` and its ``theta``.
+    """
+    domain = problem.domain
+
+    def around(values: Tensor, index: int, is_finite: bool) -> Tensor:
+        if is_finite:
+            return values[index].view(1)
+        ends = [max(index - 1, 0), min(index + 1, len(values) - 1)]
+        return _equidistant(values[ends].view(2, 1), 21)
+
+    for _ in range(PLAIN_ZOOMS):
+        costs = grid.values if problem.is_minimization_problem else -grid.values
+        row, column = divmod(int(costs.argmin()), len(grid.theta))
+        x, theta = grid.x[row], grid.theta[column]
+        grid = _evaluate(
+            problem,
+            around(grid.x, row, domain.x_is_finite),
+            around(grid.theta, column, domain.theta_is_finite),
+        )
+    return x, theta
+
+
+def _draw_optima(
+    top: Axes, bottom: Axes, problem: RobustTestProblem, grid: _Grid
+) -> None:
+    """Mark the plain and the robust optimum.
+
+    Args:
+        top: The panel of the function.
+        bottom: The panel of the cases.
+        problem: The problem.
+        grid: The values of the function.
+    """
+    plain_x, plain_theta = _plain_optimum(problem, grid)
+    robust_x, robust_theta = problem.domain.split(problem.robust_optimizer)
+    style: dict[str, Any] = {"mec": "black", "ls": "none", "clip_on": False}
+    for name, x, theta, marker, size, color in (
+        ("plain", plain_x, plain_theta, "o", 10, PLAIN_COLOR),
+        ("robust", robust_x, robust_theta, "*", 16, ROBUST_COLOR),
+    ):
+        style |= {"marker": marker, "ms": size, "color": color, "zorder": 5}
+        cost = float(problem.worst_case_value(x.view(1)))
+        label = f"{name} optimum: {cost:.3g} at worst"
+        top.plot(float(x), float(theta), label=label, **style)
+        bottom.plot(float(x), cost, **style)
+        bottom.axvline(float(x), color="0.85", lw=1, zorder=0)
+
+
+def _broken_at_jumps(x: Tensor, y: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
+    """Break a line where it jumps, for between its ends there are no points.
+
+    Args:
+        x: The ``n`` first coordinates.
+        y: The ``n`` second coordinates.
+        levels: The values that ``y`` may take, increasing.
+
+    Returns:
+        Both coordinates, with not-a-number in every gap.
+    """
+    jumps = (y.diff().abs() > JUMP * (levels[-1] - levels[0])).nonzero().squeeze(-1)
+    gap = y.new_tensor([torch.nan])
+
+    def broken(line: Tensor) -> Tensor:
+        parts = line.tensor_split(jumps.cpu() + 1)
+        return torch.cat([torch.cat([part, gap]) for part in parts]).cpu()
+
+    return broken(x), broken(y)
+
+
+def _new_figure() -> Figure:
+    """Make an empty figure.
+
+    Returns:
+        The figure.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need matplotlib; install it with the extra `plot`: "
+            'pip install "botorch_res[plot]".'
+        ) from error
+    return Figure(figsize=(6.4, 5.6), dpi=160, layout="constrained")
