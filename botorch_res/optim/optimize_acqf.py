@@ -7,17 +7,19 @@ from typing import Any
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import InputDataError
-from botorch.generation.gen import gen_candidates_scipy
 from botorch.optim.initializers import gen_batch_initial_conditions
 from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
+from botorch_res.optim.ascent import ascend
 
 # Points near the sampled robust optima are drawn with these standard deviations, in
 # widths of the box.
 PERTURBATIONS = (1e-3, 1e-2, 1e-1)
+# How often a finite part of the domain is chosen anew before a local search.
+NUM_EXCHANGES = 2
 
 
 def optimize_robust_acqf(
@@ -26,16 +28,16 @@ def optimize_robust_acqf(
     q: int = 1,
     num_restarts: int = 8,
     raw_samples: int = 256,
-    options: dict[str, Any] | None = None,
+    num_rounds: int = 16,
     batch_limit: int = 4096,
     seed: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Maximise an acquisition function over a robust domain.
 
-    A box is searched by L-BFGS-B from the best of many initial points, all restarts in
-    one batch, in coordinates that make the box a unit cube. Where one part of the
-    domain is a finite set, each restart keeps its own choice and moves the other part.
-    Where both are finite, all points are evaluated.
+    A box is searched by a quasi-Newton ascent from the best of many initial points, all
+    restarts in one batch, in coordinates that make the box a unit cube. Where one part of the
+    domain is a finite set, comparing all of its choices, for all restarts at once, and
+    moving the other part take turns. Where both are finite, all points are evaluated.
 
     Args:
         acq_function: Any BoTorch acquisition function of ``batch_shape x 1 x d`` points
@@ -45,8 +47,7 @@ def optimize_robust_acqf(
             predecessors as pending points.
         num_restarts: The number of starting points of the local search.
         raw_samples: The number of points from which these are selected.
-        options: Options of ``scipy.optimize.minimize``'s ``L-BFGS-B``, for example
-            ``{"maxiter": 50}``.
+        num_rounds: The number of rounds of the local search.
         batch_limit: The largest number of points that are evaluated at once.
         seed: The seed of the initial points.
 
@@ -62,6 +63,7 @@ def optimize_robust_acqf(
         ("q", q, 1),
         ("num_restarts", num_restarts, 1),
         ("raw_samples", raw_samples, num_restarts),
+        ("num_rounds", num_rounds, 1),
         ("batch_limit", batch_limit, 1),
     ):
         if value < least:
@@ -73,14 +75,13 @@ def optimize_robust_acqf(
             q=q,
             num_restarts=num_restarts,
             raw_samples=raw_samples,
-            options=options,
+            num_rounds=num_rounds,
             batch_limit=batch_limit,
             seed=seed,
         )
     if domain.x_is_finite and domain.theta_is_finite:
         candidates = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
-        with torch.no_grad():
-            values = torch.cat([acq_function(X) for X in candidates.split(batch_limit)])
+        values = _evaluate(acq_function, candidates, batch_limit)
     else:
         starts = gen_robust_initial_conditions(
             acq_function,
@@ -91,7 +92,9 @@ def optimize_robust_acqf(
             options={"init_batch_limit": batch_limit, "seed": seed},
             domain=domain,
         )
-        candidates, values = _local_search(acq_function, domain, starts, options)
+        candidates, values = _local_search(
+            acq_function, domain, starts, num_rounds, batch_limit
+        )
     if values.isnan().any():
         raise RuntimeError(
             f"{int(values.isnan().sum())} of {values.numel()} values of "
@@ -210,41 +213,117 @@ def _local_search(
     acq_function: AcquisitionFunction,
     domain: RobustDomain,
     starts: Tensor,
-    options: dict[str, Any] | None,
+    num_rounds: int,
+    batch_limit: int,
 ) -> tuple[Tensor, Tensor]:
-    """Run L-BFGS-B from all starts at once; finite parts stay where they are.
+    """Climb from all starts at once, and choose anew in a finite part.
 
     Args:
         acq_function: The acquisition function.
         domain: A domain with at least one continuous part.
         starts: ``num_restarts x 1 x d`` starting points.
-        options: Options of the optimiser.
+        num_rounds: The number of rounds of the ascent.
+        batch_limit: The largest number of points that are evaluated at once.
 
     Returns:
         The ``num_restarts x 1 x d`` candidates and their values.
     """
-    fixed: tuple[int, ...] = ()
-    if domain.x_is_finite:
-        fixed = domain.controllable
-    elif domain.theta_is_finite:
-        fixed = tuple(domain.uncontrollable)
-    unit = normalize(starts, domain.bounds)
-
-    def in_unit_cube(u: Tensor) -> Any:
-        return acq_function(unnormalize(u, domain.bounds))
-
-    candidates, values = gen_candidates_scipy(
-        initial_conditions=unit,
-        acquisition_function=in_unit_cube,  # type: ignore[arg-type]
-        lower_bounds=torch.zeros_like(domain.bounds[0]),
-        upper_bounds=torch.ones_like(domain.bounds[0]),
-        fixed_features={i: unit[:, 0, i] for i in fixed},
-        options=options,
-    )
-    candidates = unnormalize(candidates, domain.bounds)
-    # The choices themselves, without the rounding of the way to the cube and back.
-    candidates[..., list(fixed)] = starts[..., list(fixed)]
+    if not (domain.x_is_finite or domain.theta_is_finite):
+        return _climb(acq_function, domain, starts, (), num_rounds)
+    fixed = tuple(domain.controllable if domain.x_is_finite else domain.uncontrollable)
+    candidates = starts
+    for _ in range(NUM_EXCHANGES):
+        chosen = _best_choice(acq_function, domain, candidates, batch_limit)
+        candidates, values = _climb(
+            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES
+        )
     return candidates, values
+
+
+def _climb(
+    acq_function: AcquisitionFunction,
+    domain: RobustDomain,
+    starts: Tensor,
+    fixed: tuple[int, ...],
+    num_rounds: int,
+) -> tuple[Tensor, Tensor]:
+    """Climb from all starts at once, with some columns held.
+
+    Args:
+        acq_function: The acquisition function.
+        domain: The domain.
+        starts: ``num_restarts x 1 x d`` starting points.
+        fixed: The columns that keep the values of their start.
+        num_rounds: The number of rounds.
+
+    Returns:
+        The ``num_restarts x 1 x d`` candidates and their values.
+    """
+
+    def in_unit_cube(u: Tensor) -> Tensor:
+        values: Tensor = acq_function(unnormalize(u.flatten(0, 1), domain.bounds))
+        return values.unflatten(0, u.shape[:2]).unsqueeze(-1)
+
+    movable = torch.ones_like(domain.bounds[0], dtype=torch.bool)
+    movable[list(fixed)] = False
+    unit, values = ascend(
+        in_unit_cube, normalize(starts, domain.bounds), movable, num_rounds
+    )
+    # What did not move is left without the rounding of the way to the cube and back.
+    candidates = torch.where(movable, unnormalize(unit, domain.bounds), starts)
+    return candidates, values.squeeze(-1)
+
+
+def _best_choice(
+    acq_function: AcquisitionFunction,
+    domain: RobustDomain,
+    candidates: Tensor,
+    batch_limit: int,
+) -> Tensor:
+    """Compare the choices of the finite part, all candidates at once.
+
+    Args:
+        acq_function: The acquisition function.
+        domain: A domain with one finite part.
+        candidates: ``n x 1 x d`` points.
+        batch_limit: The largest number of points that are evaluated at once; of a
+            larger set of choices than this allows, the nearest ones are compared.
+
+    Returns:
+        ``n x 1 x d`` points, each with the best choice for its continuous part.
+    """
+    x, theta = domain.split(candidates)
+    finite, choices, bounds = (
+        (x, domain.x_choices, domain.x_bounds)
+        if domain.x_choices is not None
+        else (theta, domain.theta_choices, domain.theta_bounds)
+    )
+    distance = torch.cdist(
+        normalize(finite, bounds).squeeze(-2), normalize(choices, bounds)
+    )
+    count = min(len(choices), max(1, batch_limit // len(candidates)))
+    near = choices[distance.topk(count, largest=False).indices]
+    points = domain.join(near, theta) if domain.x_is_finite else domain.join(x, near)
+    values = _evaluate(acq_function, points.flatten(0, 1).unsqueeze(-2), batch_limit)
+    best = values.view(points.shape[:-1]).argmax(dim=-1)
+    return points.take_along_dim(best[:, None, None], dim=1)
+
+
+def _evaluate(
+    acq_function: AcquisitionFunction, points: Tensor, batch_limit: int
+) -> Tensor:
+    """Evaluate an acquisition function in chunks.
+
+    Args:
+        acq_function: The acquisition function.
+        points: ``n x 1 x d`` points.
+        batch_limit: The largest number of points that are evaluated at once.
+
+    Returns:
+        The ``n`` values.
+    """
+    with torch.no_grad():
+        return torch.cat([acq_function(X) for X in points.split(batch_limit)])
 
 
 def _optimize_sequentially(

@@ -1,0 +1,373 @@
+r"""Robust Entropy Search: information about the worst-case optimum.
+
+The acquisition function is the information that an observation at ``z = (x, theta)``
+gives about the robustness characteristics of the black box: its worst case
+``h(x) = argmax_theta f(x, theta)``, the worst-case value ``g(x) = f(x, h(x))`` and the
+robust optimum ``f* = min_x g(x)``,
+
+    alpha(z) = 1/2 log(v(z) + s2) - 1/(2C) sum_c log(v_c(z) + s2),
+
+with the posterior variance ``v``, the noise ``s2``, and the variance ``v_c`` given the
+characteristics ``(h_c, g_c, f*_c)`` of the ``c``-th function drawn from the posterior:
+
+1. at the data, expectation propagation conditions on ``f(z_i) <= g_c(x_i)`` and
+   ``f*_c <= f(x_i, h_c(x_i)) <= g_c(x_i)``;
+2. its scalar sites are pseudo-observations, with which the process predicts the pair
+   ``[f(x, theta), f(x, h_c(x))]`` at the candidate;
+3. the pair is truncated to the same inequalities, and ``v_c(z)`` is the variance of its
+   first coordinate.
+
+References:
+.. [Weichert2024robust]
+    D. Weichert, A. Kister, S. Houben, P. Link and G. Ernis. Robust Entropy Search for
+    Safe Efficient Bayesian Optimization. Conference on Uncertainty in Artificial
+    Intelligence, 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import (
+    PosteriorTransform,
+    ScalarizedPosteriorTransform,
+)
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
+from botorch.models.model import Model
+from botorch.utils.transforms import (
+    average_over_ensemble_models,
+    is_ensemble,
+    t_batch_mode_transform,
+)
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.inference import expectation_propagation
+from botorch_res.models import ConditionalGP, ExactGPView
+from botorch_res.optim.robust_optimum import robust_optimum
+from botorch_res.optim.worst_case import WorstCaseSolver
+from botorch_res.probability import truncated_bvn_moments
+from botorch_res.sampling import draw_fourier_samples
+
+# Relative to the prior variance: the error of a posterior covariance.
+PSEUDO_NOISE = 1e-8
+# Elements that the moments of one truncated pair take.
+QUADRATURE_WIDTH = 128
+
+
+class qRobustEntropySearch(AcquisitionFunction):
+    r"""The information gain about the robust optimum [Weichert2024robust]_.
+
+    Everything random happens in the constructor: an instance is a deterministic,
+    differentiable function of its input. Pending points are treated by conditioning,
+    each sampled function with its own values there, so that ``q > 1`` candidates are
+    found one after the other (``sequential=True`` in ``optimize_acqf``).
+
+    Attributes:
+        domain: The domain, on the model's dtype and device.
+        samples: The ``batch_shape x C`` sampled functions, negated if ``maximize``,
+            with outcomes in the model's (for example standardised) units.
+        robust_optimizers: ``batch_shape x C x d``, each sample's robust optimum
+            ``(x*_c, theta*_c)`` in the user's units.
+        robust_optimal_values: ``batch_shape x C``, its value ``f*_c``, in the units of
+            ``samples``.
+        noise_variance: ``batch_shape``, the noise ``s2`` of an observation, in the
+            square of these units.
+        ep_converged: ``batch_shape x C``, whether expectation propagation converged.
+        ep_num_sweeps: ``batch_shape x C``, the sweeps that it took.
+    """
+
+    robust_optimizers: Tensor
+    robust_optimal_values: Tensor
+    _sampled_values: Tensor
+    ep_converged: Tensor
+    ep_num_sweeps: Tensor
+
+    def __init__(
+        self,
+        model: Model,
+        domain: RobustDomain,
+        num_samples: int = 16,
+        maximize: bool = True,
+        posterior_transform: PosteriorTransform | None = None,
+        X_pending: Tensor | None = None,
+        num_features: int = 512,
+        method: str = "matheron",
+        max_elements: int = 2**22,
+        seed: int | None = None,
+    ) -> None:
+        r"""Draw function samples, find their robust optima and condition on them.
+
+        Args:
+            model: A fitted exact single-output model, such as ``SingleTaskGP``; single,
+                batched or an ensemble.
+            domain: Which columns are controllable, and the values that they take.
+            num_samples: The number ``C`` of function samples.
+            maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
+                If ``False``, the maximum over ``theta`` is to be minimised over ``x``.
+            posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight; a
+                negative weight turns the direction round.
+            X_pending: ``m x d`` points that have been submitted for evaluation.
+            num_features: The number of Fourier features of a sample.
+            method: How samples are drawn, ``"matheron"`` or ``"weight"``; see
+                ``draw_fourier_samples``.
+            max_elements: Candidates are evaluated in chunks, so that no tensor of more
+                than about so many elements is made.
+            seed: Makes the samples reproducible.
+
+        Example:
+            >>> model = SingleTaskGP(train_X, train_Y)
+            >>> acqf = qRobustEntropySearch(model, domain, maximize=False, seed=0)
+            >>> candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
+        """
+        super().__init__(model=model)
+        negate = maximize != _is_negating(posterior_transform)
+        self.view = ExactGPView(model, negate=negate, model_units=True)
+        self.max_elements = max_elements
+        self.domain = _match(domain, self.view)
+        self.samples = draw_fourier_samples(
+            self.view,
+            num_samples,
+            num_features=num_features,
+            method=method,
+            seed=seed,
+            domain=self.domain,
+        )
+        self.solver = WorstCaseSolver(self.samples, self.domain)
+        with torch.no_grad():
+            optimum = robust_optimum(self.solver, self.domain)
+        optimizers = self.domain.join(optimum.x, optimum.theta)
+        for name, value in (
+            ("robust_optimizers", optimizers),
+            ("_sampled_values", optimum.value),
+            ("robust_optimal_values", None),
+            ("ep_converged", None),
+            ("ep_num_sweeps", None),
+        ):
+            self.register_buffer(name, value)
+        self.set_X_pending(X_pending)
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """The noise variance of an observation in the model's space."""
+        return self.view.observation_noise
+
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Condition on pending points.
+
+        Args:
+            X_pending: ``m x d`` points that have been submitted for evaluation, or
+                ``None``.
+        """
+        if X_pending is not None and (
+            X_pending.ndim != 2 or X_pending.shape[-1] != self.domain.dim
+        ):
+            raise BotorchTensorDimensionError(
+                f"Expected `X_pending` of shape m x {self.domain.dim}, got shape "
+                f"{tuple(X_pending.shape)}."
+            )
+        super().set_X_pending(X_pending)
+        with torch.no_grad():
+            self._condition()
+
+    @t_batch_mode_transform()
+    @average_over_ensemble_models
+    def forward(self, X: Tensor) -> Tensor:
+        r"""Evaluate the information gain.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points in the user's units.
+
+        Returns:
+            ``batch_shape`` values, in nats.
+        """
+        if X.shape[-2] != 1:
+            raise UnsupportedError(
+                f"Expected `X` of shape batch_shape x 1 x d, got q = {X.shape[-2]} "
+                "points at once: find candidates one after the other, with "
+                "sequential=True in optimize_acqf or with optimize_robust_acqf."
+            )
+        members = self.view.batch_shape
+        if is_ensemble(self.model):
+            X = X.unsqueeze(-3)
+        batch_shape = torch.broadcast_shapes(X.shape[:-2], members)
+        points = X.expand(*batch_shape, 1, X.shape[-1]).reshape(
+            -1, *members, X.shape[-1]
+        )
+        chunks = points.movedim(0, -2).split(self._rows(), dim=-2)
+        gain = torch.cat([self._information_gain(chunk) for chunk in chunks], dim=-1)
+        return gain.movedim(-1, 0).reshape(batch_shape)
+
+    def _information_gain(self, points: Tensor) -> Tensor:
+        """The information gain at a chunk of points.
+
+        Args:
+            points: ``model_batch_shape x n x d`` points in the user's units.
+
+        Returns:
+            ``model_batch_shape x n`` values.
+        """
+        prior, conditional = self._variances(points)
+        noise = self.noise_variance.unsqueeze(-1)
+        return 0.5 * ((prior + noise).log() - (conditional + noise).log().mean(dim=0))
+
+    def _variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """The variance at points, before and after conditioning on each sample.
+
+        Args:
+            points: ``model_batch_shape x n x d`` points in the user's units.
+
+        Returns:
+            The ``model_batch_shape x n`` posterior variances ``v`` of the noise-free
+            function, and the ``C x model_batch_shape x n`` conditional ones ``v_c``.
+        """
+        partners, worst_value = self._worst_cases(points)
+        mean, covariance, prior = self.process.pair_posterior(
+            self.view.transform_inputs(points), self.view.transform_inputs(partners)
+        )
+        optimal_value = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
+        # A worst-case value below the sampled optimum is a better optimum.
+        optimal_value = torch.minimum(optimal_value, worst_value)
+        unbounded = torch.full_like(worst_value, -math.inf)
+        moments = truncated_bvn_moments(
+            mean,
+            covariance,
+            lower=torch.stack([unbounded, optimal_value], dim=-1),
+            upper=torch.stack([worst_value, worst_value], dim=-1),
+            one_sided=True,
+            validate_args=False,
+        )
+        return prior.clamp_min(0.0), moments.covariance[..., 0, 0]
+
+    def _condition(self) -> None:
+        """Condition each sample's process on its characteristics at the data."""
+        members = self.view.batch_shape
+        process: ConditionalGP = self.view
+        points = self.view.original_inputs
+        if self.X_pending is not None:
+            pending = self.X_pending.to(points)
+            values = self._samples_first(self.samples(pending))
+            pending = pending.expand(*members, *pending.shape)
+            noise = self.noise_variance.unsqueeze(-1).expand(pending.shape[:-1])
+            transformed = self.view.transform_inputs(pending)
+            process = process.with_observations(transformed, values, noise)
+            points = torch.cat([points, pending], dim=-2)
+        partners, worst_value = self._worst_cases(points)
+        x, theta = self.domain.split(points)
+        x_inside = self.domain.contains_x(x)
+        # The robust optimum is none if a lower worst case is known.
+        known = torch.where(x_inside, worst_value, math.inf).amin(dim=-1)
+        sampled = self._samples_first(self._sampled_values)
+        optimal = torch.minimum(sampled, known).unsqueeze(-1)
+        # What lies outside of the domain obeys neither the worst case nor the optimum.
+        unbounded = torch.full_like(worst_value, math.inf)
+        at_theta = torch.where(self.domain.contains_theta(theta), worst_value, math.inf)
+        at_worst = torch.where(x_inside, optimal, -math.inf)
+        partners = self.view.transform_inputs(partners)
+        result = expectation_propagation(
+            *process.site_posterior(partners),
+            lower=torch.cat([-unbounded, at_worst], dim=-1),
+            upper=torch.cat([at_theta, worst_value], dim=-1),
+            pseudo_noise=PSEUDO_NOISE * self.view.prior_variance(partners).amax(),
+        )
+        self.process = process.with_sites(
+            partners, result.site_precision, result.site_shift
+        )
+        self.robust_optimal_values = self._samples_last(optimal.squeeze(-1))
+        self.ep_converged = self._samples_last(result.converged)
+        self.ep_num_sweeps = self._samples_last(result.num_sweeps)
+
+    def _worst_cases(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Each sample's worst case at the controllable part of each point.
+
+        Args:
+            points: ``model_batch_shape x n x d`` points in the user's units.
+
+        Returns:
+            ``C x model_batch_shape x n x d`` points ``(x, h_c(x))`` and the
+            ``C x model_batch_shape x n`` values ``g_c(x)`` there.
+        """
+        x, _ = self.domain.split(points)
+        own = x
+        if self.view.batch_shape:
+            own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
+        theta, value = self.solver(own)
+        partners = self.domain.join(x, self._samples_first(theta))
+        return partners, self._samples_first(value)
+
+    def _samples_first(self, values: Tensor) -> Tensor:
+        """Carry ``model_batch_shape x C x ...`` to ``C x model_batch_shape x ...``."""
+        return values.movedim(len(self.view.batch_shape), 0)
+
+    def _samples_last(self, values: Tensor) -> Tensor:
+        """Carry ``C x model_batch_shape x ...`` to ``model_batch_shape x C x ...``."""
+        return values.movedim(0, len(self.view.batch_shape))
+
+    def _rows(self) -> int:
+        """The number of candidates in a chunk."""
+        known = 3 * self.process.known_points.shape[-2]
+        widest = max(known, len(self.solver.thetas), QUADRATURE_WIDTH)
+        return max(1, self.max_elements // (self.samples.sample_shape.numel() * widest))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> qRobustEntropySearch:
+        """Move to a dtype or device, with what is not a buffer."""
+        super()._apply(fn, recurse)
+        self.domain = _match(self.domain, self.view)
+        self.solver = WorstCaseSolver(self.samples, self.domain)
+        if self.X_pending is not None:
+            self.X_pending = self.X_pending.to(self.view.original_inputs)
+        return self
+
+
+def _is_negating(posterior_transform: PosteriorTransform | None) -> bool:
+    """Whether a posterior transform turns the direction of optimisation round.
+
+    Args:
+        posterior_transform: The user's transform, if any.
+
+    Returns:
+        Whether its weight is negative.
+    """
+    if posterior_transform is None:
+        return False
+    if not isinstance(posterior_transform, ScalarizedPosteriorTransform):
+        raise UnsupportedError(
+            "Expected `posterior_transform` to be a ScalarizedPosteriorTransform, got "
+            f"{type(posterior_transform).__name__}."
+        )
+    weights = posterior_transform.weights
+    if weights.numel() != 1 or not bool(weights != 0):
+        raise InputDataError(
+            "Expected `posterior_transform` to have one weight, not zero, got "
+            f"{weights.tolist()}."
+        )
+    return bool(weights < 0)
+
+
+def _match(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
+    """Bring a domain to the dtype and device of a model.
+
+    Args:
+        domain: The user's domain.
+        view: The model.
+
+    Returns:
+        The domain itself, if it fits, or a copy.
+    """
+    inputs = view.original_inputs
+    if domain.dim != inputs.shape[-1]:
+        raise BotorchTensorDimensionError(
+            f"Expected a `domain` of {inputs.shape[-1]} columns, as many as the "
+            f"model's inputs have, got {domain.dim}."
+        )
+    bounds = domain.bounds
+    if (bounds.dtype, bounds.device) == (inputs.dtype, inputs.device):
+        return domain
+    return domain.to(dtype=inputs.dtype, device=inputs.device)

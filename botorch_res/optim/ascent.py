@@ -1,0 +1,146 @@
+r"""Batched quasi-Newton ascent in the unit cube, for functions with kinks.
+
+An acquisition function that looks at worst cases has a kink wherever two of them tie,
+and its maxima like to sit there. The line search of L-BFGS-B then fails after dozens of
+evaluations. Here every problem of the batch tries several step lengths at once, keeps
+the best, and the number of rounds is fixed: the cost is known beforehand, no problem
+waits for another, and nothing is read back from the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+# Multiples of the quasi-Newton step that are tried at once.
+STEP_LENGTHS = (1.0, 0.3, 0.1, 0.01)
+# Longest step in units of the cube: the first, and any.
+FIRST_STEP = 0.05
+LONGEST_STEP = 0.25
+# Below any gradient that matters.
+TINY = 1e-30
+
+
+def ascend(
+    function: Callable[[Tensor], Tensor],
+    starts: Tensor,
+    movable: Tensor,
+    num_rounds: int,
+) -> tuple[Tensor, Tensor]:
+    """Climb from every start, never going down.
+
+    Args:
+        function: Maps ``n x batch_shape x d`` points of the unit cube to
+            ``n x batch_shape`` values, each a differentiable function of its own point.
+        starts: ``batch_shape x d`` starting points.
+        movable: ``d`` booleans: the columns that may change.
+        num_rounds: The number of rounds, each with one evaluation of ``function`` at
+            a few points per problem.
+
+    Returns:
+        The ``batch_shape x d`` points reached and their ``batch_shape`` values.
+    """
+    points = starts
+    values, gradients = (part[0] for part in _evaluate(function, points.unsqueeze(0)))
+    identity = torch.eye(starts.shape[-1], dtype=starts.dtype, device=starts.device)
+    free = _free(points, gradients, movable)
+    length = (gradients * free).norm(dim=-1, keepdim=True).clamp_min(TINY)
+    inverse = identity * (FIRST_STEP / length).unsqueeze(-1)
+    steps = starts.new_tensor(STEP_LENGTHS).view(-1, *[1] * starts.ndim)
+    for _ in range(num_rounds):
+        direction = _direction(inverse, gradients, free)
+        trials = (points + steps * direction).clamp(0.0, 1.0)
+        trial_values, trial_gradients = _evaluate(function, trials)
+        best = trial_values.argmax(dim=0, keepdim=True)
+        new_values = trial_values.take_along_dim(best, dim=0)[0]
+        best = best.unsqueeze(-1)
+        new_points = trials.take_along_dim(best, dim=0)[0]
+        new_gradients = trial_gradients.take_along_dim(best, dim=0)[0]
+        better = new_values > values
+        updated = _update(
+            inverse, free * (new_points - points), free * (gradients - new_gradients)
+        )
+        one = better.unsqueeze(-1)
+        # Where no step helped, the model of the function is wrong: try shorter ones.
+        inverse = torch.where(one.unsqueeze(-1), updated, 0.01 * inverse)
+        points = torch.where(one, new_points, points)
+        gradients = torch.where(one, new_gradients, gradients)
+        values = torch.where(better, new_values, values)
+        free = _free(points, gradients, movable)
+    return points, values
+
+
+def _evaluate(
+    function: Callable[[Tensor], Tensor], points: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Values and gradients.
+
+    Args:
+        function: The function.
+        points: ``n x batch_shape x d`` points.
+
+    Returns:
+        ``n x batch_shape`` values and ``n x batch_shape x d`` gradients.
+    """
+    with torch.enable_grad():
+        leaf = points.detach().requires_grad_()
+        values = function(leaf)
+        (gradients,) = torch.autograd.grad(values.sum(), leaf)
+    return values.detach(), gradients
+
+
+def _free(points: Tensor, gradients: Tensor, movable: Tensor) -> Tensor:
+    """One for the coordinates that may move uphill, zero for the others.
+
+    Args:
+        points: ``batch_shape x d`` points of the unit cube.
+        gradients: ``batch_shape x d`` gradients.
+        movable: ``d`` booleans.
+
+    Returns:
+        ``batch_shape x d`` zeros and ones.
+    """
+    held = ((points <= 0.0) & (gradients < 0.0)) | ((points >= 1.0) & (gradients > 0.0))
+    return (movable & ~held).to(points.dtype)
+
+
+def _direction(inverse: Tensor, gradients: Tensor, free: Tensor) -> Tensor:
+    """The quasi-Newton step on the free coordinates, of bounded length.
+
+    Args:
+        inverse: ``batch_shape x d x d`` inverses of the negative Hessians.
+        gradients: ``batch_shape x d`` gradients.
+        free: ``batch_shape x d`` zeros and ones.
+
+    Returns:
+        ``batch_shape x d`` steps.
+    """
+    uphill = (gradients * free).unsqueeze(-1)
+    step = free * (inverse @ uphill).squeeze(-1)
+    length = step.norm(dim=-1, keepdim=True)
+    return step * (LONGEST_STEP / length.clamp_min(LONGEST_STEP))
+
+
+def _update(inverse: Tensor, move: Tensor, change: Tensor) -> Tensor:
+    """The update of Broyden, Fletcher, Goldfarb and Shanno.
+
+    Args:
+        inverse: ``batch_shape x d x d`` inverses of the negative Hessians.
+        move: ``batch_shape x d`` differences of the points.
+        change: ``batch_shape x d`` differences of the gradients, old minus new.
+
+    Returns:
+        The new inverses: positive definite, unchanged where the curvature along the
+        move is not that of a maximum.
+    """
+    curvature = (move * change).sum(dim=-1, keepdim=True).unsqueeze(-1)
+    size = move.norm(dim=-1) * change.norm(dim=-1)
+    concave = curvature > 1e-8 * size[..., None, None]
+    scale = torch.where(concave, curvature, 1.0).reciprocal()
+    move, change = move.unsqueeze(-1), change.unsqueeze(-1)
+    identity = torch.eye(move.shape[-2], dtype=move.dtype, device=move.device)
+    left = identity - scale * move * change.mT
+    updated = left @ inverse @ left.mT + scale * move * move.mT
+    return torch.where(concave, updated, inverse)
