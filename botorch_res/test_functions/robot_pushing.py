@@ -53,7 +53,7 @@ class RobotPushing(RobustTestProblem):
     origin on a plane with friction; the hand faces it from its start and moves towards
     it at constant speed. What counts is where the object is at the end of the push.
     The value is to be maximised in its worst case: ``max over x, min over theta``,
-    unless ``negate`` turns it round. It has no gradient.
+    unless ``negate`` turns it round. It has no gradient with respect to ``x``.
 
     No push is closer than half the goals' distance to both of them, and a push to
     their midpoint is just as close: this is the robust optimum.

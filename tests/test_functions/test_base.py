@@ -3,6 +3,7 @@
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain
 from botorch_res.test_functions import (
@@ -102,3 +103,16 @@ def test_continuous_theta_needs_its_own_worst_case():
 
     with pytest.raises(UnsupportedError, match="Plane has no finite `theta_choices`"):
         Plane().worst_case_value(torch.rand(3, 1))
+
+
+@pytest.mark.parametrize("kind", [k for k in PROBLEMS if k is not RobotPushing])
+def test_evaluation_stays_on_the_device(kind):
+    problem = kind()
+    with FakeTensorMode():
+        for name, buffer in list(problem.named_buffers()):
+            fake = torch.empty(buffer.shape, dtype=buffer.dtype, device="cuda")
+            setattr(problem, name, fake)
+        z = torch.empty(2, 3, problem.dim, dtype=torch.double, device="cuda")
+        values = problem._evaluate_true(z)
+    assert values.device.type == "cuda"
+    assert values.shape == (2, 3)
