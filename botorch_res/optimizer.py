@@ -1,0 +1,479 @@
+r"""Ask for the next experiment, tell its result, and get a robust recommendation.
+
+    >>> optimizer = RobustOptimizer(
+    ...     [
+    ...         Range("friction", 0.1, 0.2),
+    ...         Choice("force", [200, 300, 350], unit="kN", uncontrollable=True),
+    ...     ],
+    ...     maximize=False,
+    ...     storage="study.db",
+    ... )
+    >>> trial = optimizer.ask()
+    >>> optimizer.tell(trial, simulate(**trial.parameters))
+    >>> optimizer.recommend()
+
+Everything that a suggestion depends on is in the study: the data, the seed, and the
+number of the trial. Nothing depends on how long a process has lived, so a study that is
+interrupted and reopened goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import InputDataError
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
+from botorch_res.models.fitting import ModelFactory
+from botorch_res.observations import (
+    Observations,
+    check_noise,
+    check_settings,
+    check_trial,
+    check_value,
+    collect,
+    derive_seed,
+)
+from botorch_res.parameters import Parameter, ParameterSpace
+from botorch_res.running import run_study
+from botorch_res.storage import (
+    COMPLETE,
+    FAILED,
+    RUNNING,
+    NewTrial,
+    Storage,
+    StudyRecord,
+    Trial,
+)
+from botorch_res.strategies import make_strategy
+from botorch_res.study_recommendation import StudyRecommendation, recommend_in_units
+from botorch_res.trials import TrialTable
+
+DEFAULT_STRATEGY = "thompson"
+
+
+class RobustOptimizer:
+    """Robust optimisation of an expensive function, one experiment at a time.
+
+    Attributes:
+        space: The parameters and the domain.
+        maximize: The direction.
+        seed: The study's seed.
+        num_initial: The size of the initial, space-filling design.
+        gamma: The probability of evaluating the current recommendation.
+        strategy: What chooses the points after the initial design.
+    """
+
+    def __init__(
+        self,
+        domain: RobustDomain | ParameterSpace | Sequence[Parameter],
+        *,
+        maximize: bool,
+        storage: str | Path | None = None,
+        seed: int | None = None,
+        strategy: str | None = None,
+        strategy_options: Mapping[str, Any] | None = None,
+        model: ModelFactory | None = None,
+        num_initial: int | None = None,
+        noise: float | None = None,
+        gamma: float | None = None,
+    ) -> None:
+        """Start a study, or go on with one.
+
+        Args:
+            domain: The domain: named parameters, or a ``RobustDomain``.
+            maximize: ``True`` to find the largest worst case (``max over x of min over
+                theta``), ``False`` for the smallest. There is no default: a wrong
+                guess costs a day of experiments.
+            storage: The file of the study, which is created, or reopened if it is
+                there. ``None`` keeps the study in memory.
+            seed: The seed of all suggestions. ``None`` takes the stored one, or draws
+                one, which is stored.
+            strategy: The name of a strategy; see ``available_strategies()``.
+            strategy_options: Further arguments of the strategy.
+            model: Fits the model. ``None`` is ``DefaultGP()`` on values scaled by a
+                power of ten; a factory of your own gets the values as they are.
+            num_initial: The size of the initial design; twice the number of
+                parameters by default.
+            noise: The standard deviation of the noise of values that are told without
+                their own; 0 for a deterministic simulation. If nothing is known, the
+                model infers it.
+            gamma: The probability with which to evaluate the current recommendation
+                in place of the strategy's point; 0 by default.
+
+        Settings that are ``None`` are taken from the study when it is reopened.
+        """
+        self.space = _as_space(domain)
+        if not isinstance(maximize, bool):
+            raise TypeError(f"Expected `maximize` to be a bool, got {maximize!r}.")
+        self.maximize = maximize
+        self._storage = Storage(storage)
+        settings: dict[str, Any] = {
+            "strategy": DEFAULT_STRATEGY if strategy is None else strategy,
+            "num_initial": num_initial or 2 * self.space.domain.dim,
+            "noise": noise,
+            "gamma": 0.0 if gamma is None else gamma,
+        }
+        check_settings(seed, num_initial, noise, gamma)
+        wanted = StudyRecord(self.space.to_dict(), maximize, _new_seed(seed), settings)
+        # A strategy that does not exist must not leave a study behind.
+        self._make_strategy(settings["strategy"], wanted.seed, model, strategy_options)
+        stored = self._storage.create_study(wanted)
+        self._check_stored(stored, wanted, seed)
+        given = dict(zip(settings, (strategy, num_initial, noise, gamma), strict=True))
+        settings = stored.settings | {k: v for k, v in given.items() if v is not None}
+        self.seed = stored.seed
+        self.num_initial: int = settings["num_initial"]
+        self.gamma: float = settings["gamma"]
+        self._noise: float | None = settings["noise"]
+        self._strategy_name: str = settings["strategy"]
+        self._own_model = model is not None
+        self.strategy = self._make_strategy(
+            self._strategy_name, self.seed, model, strategy_options
+        )
+
+    @classmethod
+    def open(cls, storage: str | Path, **settings: Any) -> RobustOptimizer:
+        """Reopen a study; its domain and direction are in the file.
+
+        Args:
+            storage: The file of the study.
+            **settings: Further arguments of ``RobustOptimizer``.
+
+        Returns:
+            The optimizer.
+        """
+        record = Storage(storage, must_exist=True).study()
+        if record is None:
+            raise InputDataError(f"{storage} holds no study yet.")
+        space = ParameterSpace.from_dict(record.space)
+        return cls(space, maximize=record.maximize, storage=storage, **settings)
+
+    @property
+    def trials(self) -> TrialTable:
+        """All trials as a table, read afresh."""
+        return TrialTable(
+            [self._named(trial) for trial in self._storage.trials()],
+            self.space.parameters,
+        )
+
+    @property
+    def storage(self) -> Path | None:
+        """The file of the study, or ``None``."""
+        return self._storage.path
+
+    def ask(self, n: int = 1) -> Trial | list[Trial]:
+        """Suggest experiments, and store them as running trials.
+
+        The points of running trials, of this and of any other process, count as
+        pending, and those of failed trials too: they are not suggested again.
+
+        Args:
+            n: The number of trials.
+
+        Returns:
+            A trial for ``n = 1``, otherwise a list of trials.
+        """
+        if isinstance(n, bool) or operator.index(n) < 1:
+            raise InputDataError(f"Expected `n` of at least 1, got {n!r}.")
+        trials = self.ask_many(n)
+        return trials[0] if n == 1 else trials
+
+    def ask_many(
+        self, n: int, owner: str | None = None, limit: int | None = None
+    ) -> list[Trial]:
+        """Suggest several experiments, on behalf of an owner and within a limit.
+
+        Args:
+            n: The number of trials.
+            owner: Which process evaluates them.
+            limit: The largest number of trials that the study may have.
+
+        Returns:
+            The trials; fewer than ``n`` if the limit is reached.
+        """
+        while True:
+            known = self._storage.trials()
+            first = known[-1].number + 1 if known else 0
+            if limit is not None:
+                n = min(n, limit - first)
+            if n < 1:
+                return []
+            new = [replace(trial, owner=owner) for trial in self._suggest(known, n)]
+            # If another process has asked in the meantime, its points are pending now
+            # and the numbers are taken: think again.
+            if self._storage.add(first, new):
+                stored = self._storage.trials()
+                return [self._named(t) for t in stored if first <= t.number < first + n]
+
+    def tell(
+        self, trial: Trial | int, value: float, noise: float | None = None
+    ) -> Trial:
+        """Store the observed value of a trial. It is on disk when this returns.
+
+        Args:
+            trial: The trial, or its number.
+            value: The observed value.
+            noise: The standard deviation of the value's noise, in the same unit as the
+                value, if it is known. Should only some trials have one, the others get
+                the optimizer's ``noise``, or the root mean square of those told.
+
+        Returns:
+            The complete trial.
+        """
+        number = check_trial(trial)
+        value, noise = check_value(value, f"of trial {number}"), check_noise(noise)
+        return self._named(self._storage.finish(number, COMPLETE, value, noise))
+
+    def fail(self, trial: Trial | int, reason: str) -> Trial:
+        """Store that a trial gave no value.
+
+        Args:
+            trial: The trial, or its number.
+            reason: Why.
+
+        Returns:
+            The failed trial.
+        """
+        if not isinstance(reason, str):
+            raise TypeError(f"Expected `reason` to be a text, got {reason!r}.")
+        number = check_trial(trial)
+        return self._named(self._storage.finish(number, FAILED, reason=reason))
+
+    def add(
+        self,
+        parameters: Mapping[str, float] | Sequence[float] | Tensor,
+        value: float,
+        noise: float | None = None,
+    ) -> Trial:
+        """Store an observation that was not asked for, such as an earlier experiment.
+
+        Args:
+            parameters: The parameters by name, or all values in order.
+            value: The observed value.
+            noise: The standard deviation of its noise, if known.
+
+        Returns:
+            The complete trial.
+        """
+        point = tuple(self.space.encode(parameters).tolist())
+        value, noise = check_value(value, f"at {parameters}"), check_noise(noise)
+        number = self._storage.append(NewTrial(point, 0, "added", value, noise))
+        return self.trials[number]
+
+    def recommend(self) -> StudyRecommendation:
+        """Recommend the setting whose worst case is predicted to be best.
+
+        Returns:
+            The controllable parameters, the predicted worst case of the others, the
+            predicted value with its uncertainty, and the worst-case curve.
+        """
+        data = self._data(self._storage.trials())
+        return recommend_in_units(
+            self.strategy.recommend(*data[:3]),
+            self.strategy.fit(*data[:3]),
+            self.space,
+            self.maximize,
+            data.unit,
+            self.seed,
+        )
+
+    def fit(self) -> tuple[Model, float]:
+        """Fit the model to the values told so far.
+
+        Returns:
+            The model, in the coordinates of ``space.domain``, and the power of ten by
+            which its predictions are to be multiplied.
+        """
+        data = self._data(self._storage.trials())
+        return self.strategy.fit(*data[:3]), data.unit
+
+    def leave_one_out(self) -> LeaveOneOut:
+        """Predict every value told so far from all the others.
+
+        Returns:
+            The predictions, in the values' own unit.
+        """
+        model, unit = self.fit()
+        found = leave_one_out(model)
+        return LeaveOneOut(
+            found.observed * unit, found.mean * unit, found.variance * unit**2
+        )
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        budget: int,
+        executor: Executor | None = None,
+        *,
+        num_parallel: int | None = None,
+        progress: bool | Callable[[RobustOptimizer], str] = True,
+        max_attempts: int = 3,
+        max_failures: int = 10,
+    ) -> StudyRecommendation:
+        """Ask, evaluate and tell until the study has a number of trials.
+
+        Run it again after an interruption, with the same arguments: trials whose
+        evaluation was lost are evaluated again, and the rest of the budget is spent.
+
+        Args:
+            function: Called with the parameters as keywords, or, if the domain has no
+                named parameters, with a point as a tensor of shape ``d``. Returns the
+                value, or the value and the standard deviation of its noise. An error
+                in it makes the trial fail.
+            budget: The number of trials of the whole study, those that are there
+                already included.
+            executor: Evaluates in parallel: threads, processes, or a Dask cluster's
+                ``client.get_executor()``. ``None`` evaluates one after the other here.
+            num_parallel: The number of evaluations under way at the same time; as many
+                as the executor has workers by default.
+            progress: Whether to show a progress bar, if ``rich`` is installed; or a
+                function that returns a text to show beside it.
+            max_attempts: How often to start the evaluation of a trial that is lost,
+                before it counts as failed.
+            max_failures: The number of failures in a row after which to stop.
+
+        Returns:
+            The recommendation.
+        """
+        run_study(
+            self,
+            function,
+            budget,
+            executor,
+            num_parallel=num_parallel,
+            progress=progress,
+            max_attempts=max_attempts,
+            max_failures=max_failures,
+        )
+        return self.recommend()
+
+    def _suggest(self, known: list[Trial], n: int) -> list[NewTrial]:
+        """Choose the points of the next trials; a function of the study alone."""
+        first = known[-1].number + 1 if known else 0
+        has_data = any(trial.state == COMPLETE for trial in known)
+        num_design = n if not has_data else min(max(self.num_initial - first, 0), n)
+        points: list[Tensor] = []
+        origins: list[str] = []
+        if num_design:
+            design = self.space.domain.sample(
+                first + num_design, seed=derive_seed(self.seed, "design")
+            )
+            points += list(design[first:])
+            origins += ["initial"] * num_design
+        if num_design < n:
+            data = self._data(known)
+            waiting = [t.point for t in known if t.state in (RUNNING, FAILED)]
+            pending = data.X.new_tensor(waiting).reshape(-1, self.space.domain.dim)
+            pending = torch.cat([pending, *(p.unsqueeze(0) for p in points)])
+            if self._exploits(first + num_design):
+                best = self.strategy.recommend(*data[:3])
+                z = self.space.domain.join(best.x, best.theta)
+                points.append(z)
+                origins.append("exploit")
+                pending = torch.cat([pending, z.unsqueeze(0)])
+        missing = n - len(points)
+        if missing:
+            number = first + len(points)
+            proposed = self.strategy.propose(
+                *data[:3],
+                X_pending=pending if len(pending) else None,
+                n=missing,
+                seed=derive_seed(self.seed, number),
+            )
+            lower, upper = self.space.domain.bounds
+            points += list(proposed.detach().clamp(lower, upper))
+            origins += [self._strategy_name] * missing
+        return [
+            NewTrial(tuple(z.tolist()), derive_seed(self.seed, first + i), origin)
+            for i, (z, origin) in enumerate(zip(points, origins, strict=True))
+        ]
+
+    def _exploits(self, number: int) -> bool:
+        """Whether a trial evaluates the current recommendation."""
+        draw = random.Random(derive_seed(self.seed, f"exploit {number}"))
+        return draw.random() < self.gamma
+
+    def _data(self, trials: list[Trial]) -> Observations:
+        """The told values, scaled for the default model."""
+        return collect(trials, self._noise, rescale=not self._own_model)
+
+    def _named(self, trial: Trial) -> Trial:
+        """A trial with its parameters."""
+        point = torch.tensor(trial.point, dtype=torch.double)
+        return replace(trial, parameters=self.space.decode(point))
+
+    def _make_strategy(
+        self,
+        name: str,
+        seed: int,
+        model: ModelFactory | None,
+        options: Mapping[str, Any] | None,
+    ) -> Any:
+        """Build the strategy."""
+        return make_strategy(
+            name,
+            self.space.domain,
+            maximize=self.maximize,
+            model_factory=model,
+            seed=derive_seed(seed, "model"),
+            **(options or {}),
+        )
+
+    def _check_stored(
+        self, stored: StudyRecord, wanted: StudyRecord, seed: int | None
+    ) -> None:
+        """Raise if the study in the file is another one."""
+        advice = (
+            f"Use another file for another study, or RobustOptimizer.open("
+            f"{str(self.storage)!r}) to go on with this one."
+        )
+        if stored.space != wanted.space:
+            before, now = (
+                ParameterSpace.from_dict(r.space).describe() for r in (stored, wanted)
+            )
+            raise InputDataError(
+                f"The study in {self.storage} has another domain: {before}. You gave "
+                f"{now}. {advice}"
+            )
+        if stored.maximize != wanted.maximize:
+            raise InputDataError(
+                f"The study in {self.storage} has maximize={stored.maximize}, you gave "
+                f"maximize={wanted.maximize}. {advice}"
+            )
+        if seed is not None and stored.seed != seed:
+            raise InputDataError(
+                f"The study in {self.storage} has the seed {stored.seed}, you gave "
+                f"{seed}. Leave the seed out to go on with the study. {advice}"
+            )
+
+
+def _as_space(
+    domain: RobustDomain | ParameterSpace | Sequence[Parameter],
+) -> ParameterSpace:
+    """The space of whatever the user described it with."""
+    if isinstance(domain, ParameterSpace):
+        return domain
+    if isinstance(domain, RobustDomain):
+        return ParameterSpace.from_domain(domain)
+    if isinstance(domain, Sequence) and all(isinstance(p, Parameter) for p in domain):
+        return ParameterSpace(domain)
+    raise TypeError(
+        "Expected `domain` to be a RobustDomain, a ParameterSpace or a list of "
+        f"parameters (Range, Integer, Choice), got {domain!r}."
+    )
+
+
+def _new_seed(seed: int | None) -> int:
+    """The seed, or one from the operating system."""
+    return random.SystemRandom().randrange(2**31) if seed is None else seed

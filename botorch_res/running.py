@@ -1,0 +1,358 @@
+r"""The loop of a study: keep an executor busy, and lose no evaluation.
+
+The loop is asynchronous: whenever an evaluation ends, its value is told and the next
+point is asked for, while the others go on. Every running trial names its owner, the
+process that runs the loop. A process that dies cannot give its trials back, but the
+next loop sees that their owner is gone and evaluates them again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from botorch.exceptions.errors import InputDataError
+
+from botorch_res.observations import check_noise, check_value
+from botorch_res.storage import RUNNING, Trial
+
+if TYPE_CHECKING:
+    from botorch_res.optimizer import RobustOptimizer
+
+# The owner of a trial that was given back.
+NOBODY = ""
+# How an executor says that it will never know the outcome.
+_LOST = (BrokenExecutor, CancelledError)
+
+
+class LostEvaluationsError(RuntimeError):
+    """The executor broke down with evaluations under way; run again to repeat them."""
+
+
+class RepeatedFailureError(RuntimeError):
+    """Many evaluations in a row have failed; the function seems to be at fault."""
+
+
+def run_study(
+    optimizer: RobustOptimizer,
+    function: Callable[..., Any],
+    budget: int,
+    executor: Executor | None = None,
+    *,
+    num_parallel: int | None = None,
+    progress: bool | Callable[[RobustOptimizer], str] = True,
+    max_attempts: int = 3,
+    max_failures: int = 10,
+) -> None:
+    """Evaluate trials until the study has as many as the budget allows.
+
+    Args:
+        optimizer: The study.
+        function: The function; see ``RobustOptimizer.run``.
+        budget: The number of trials of the whole study.
+        executor: Evaluates in parallel, or ``None``.
+        num_parallel: The number of evaluations under way at the same time.
+        progress: Whether to show a progress bar, or a function that gives its text.
+        max_attempts: How often to start the evaluation of one trial.
+        max_failures: The number of failures in a row after which to stop.
+    """
+    for name, number in (
+        ("budget", budget),
+        ("num_parallel", num_parallel),
+        ("max_attempts", max_attempts),
+        ("max_failures", max_failures),
+    ):
+        if number is not None and number < 1:
+            raise InputDataError(f"Expected `{name}` of at least 1, got {number}.")
+    if not callable(function):
+        raise TypeError(f"Expected `function` to be callable, got {function!r}.")
+    engine = _Inline() if executor is None else executor
+    loop = _Loop(optimizer, function, engine, max_attempts, max_failures)
+    parallel = num_parallel or _num_workers(executor)
+    with _progress_bar(optimizer, budget, progress) as advance:
+        loop.run(budget, parallel, advance)
+
+
+class _Loop:
+    """The state of a running loop."""
+
+    def __init__(
+        self,
+        optimizer: RobustOptimizer,
+        function: Callable[..., Any],
+        executor: Executor,
+        max_attempts: int,
+        max_failures: int,
+    ) -> None:
+        self.optimizer = optimizer
+        self.function = function
+        self.executor = executor
+        self.max_attempts = max_attempts
+        self.max_failures = max_failures
+        self.owner = process_identity()
+        self.under_way: dict[Future[Any], Trial] = {}
+        self.failures = 0
+
+    def run(self, budget: int, parallel: int, advance: Callable[[], None]) -> None:
+        """Keep ``parallel`` evaluations under way until the budget is spent."""
+        lost = self._lost_trials()
+        taken: Trial | None = None
+        try:
+            while True:
+                while len(self.under_way) < parallel:
+                    taken = next(lost, None) or self._ask(budget)
+                    if taken is None:
+                        break
+                    self.under_way[self._submit(taken)] = taken
+                    taken = None
+                if not self.under_way:
+                    return
+                done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)
+                # Values first: a broken executor ends the loop.
+                for future in sorted(done, key=_is_lost):
+                    self._settle(self.under_way[future], future)
+                    del self.under_way[future]
+                    advance()
+        except BrokenExecutor as error:
+            raise self._breakdown(error) from error
+        finally:
+            # Whatever ended the loop: what has a value is told, the rest given back.
+            for future, trial in self.under_way.items():
+                future.cancel()
+                if future.done() and not _is_lost(future) and not future.exception():
+                    self._settle(trial, future)
+                self.optimizer._storage.set_owner(trial.number, NOBODY)
+            if taken is not None:
+                self.optimizer._storage.set_owner(taken.number, NOBODY)
+
+    def _ask(self, budget: int) -> Trial | None:
+        """The next new trial, or ``None`` if the budget is spent."""
+        trials = self.optimizer.ask_many(1, owner=self.owner, limit=budget)
+        return trials[0] if trials else None
+
+    def _lost_trials(self) -> Iterator[Trial]:
+        """The trials whose owner is gone, each taken over when it is its turn."""
+        for trial in self.optimizer.trials:
+            if trial.state != RUNNING or trial.owner is None or _lives(trial.owner):
+                continue
+            if not self.optimizer._storage.take_over(
+                trial.number, trial.owner, self.owner
+            ):
+                continue
+            if trial.attempts >= self.max_attempts:
+                self.optimizer.fail(
+                    trial,
+                    f"its evaluation was started {trial.attempts} times and never "
+                    "ended",
+                )
+                continue
+            yield replace(trial, attempts=trial.attempts + 1)
+
+    def _submit(self, trial: Trial) -> Future[Any]:
+        """Start the evaluation of a trial."""
+        arguments: Any = trial.parameters if self.optimizer.space.named else trial.point
+        # The number and the attempt make every task different: an executor that
+        # remembers results, as Dask's does, must not answer from memory.
+        task = (trial.number, trial.attempts)
+        return self.executor.submit(evaluate, self.function, arguments, task)
+
+    def _settle(self, trial: Trial, future: Future[Any]) -> None:
+        """Store the outcome of an evaluation."""
+        try:
+            result = future.result()
+            value, noise = result if isinstance(result, tuple) else (result, None)
+            value = check_value(value, f"of trial {trial.number}")
+            noise = check_noise(noise)
+        except _LOST as error:
+            raise self._breakdown(error) from error
+        except Exception as error:
+            self._store(trial, reason=f"{type(error).__name__}: {error}")
+            self.failures += 1
+            if self.failures >= self.max_failures:
+                raise RepeatedFailureError(
+                    f"{self.failures} evaluations in a row have failed, the last one, "
+                    f"trial {trial.number}, with {type(error).__name__}: {error}"
+                ) from error
+        else:
+            self._store(trial, value, noise)
+            self.failures = 0
+
+    def _breakdown(self, error: BaseException) -> LostEvaluationsError:
+        """The error that says what to do when the executor is gone."""
+        return LostEvaluationsError(
+            f"The executor broke down ({type(error).__name__}: {error}) with "
+            f"{len(self.under_way)} evaluation(s) under way. Nothing that was told is "
+            "lost. Run again, with a new executor, to repeat them."
+        )
+
+    def _store(
+        self,
+        trial: Trial,
+        value: float | None = None,
+        noise: float | None = None,
+        reason: str = "",
+    ) -> None:
+        """Tell a value or a failure."""
+        try:
+            if value is None:
+                self.optimizer.fail(trial, reason)
+            else:
+                self.optimizer.tell(trial, value, noise)
+        except InputDataError as error:
+            warnings.warn(
+                f"The result of trial {trial.number} (value {value}, {reason or 'no'} "
+                f"failure) could not be stored: {error}",
+                stacklevel=2,
+            )
+
+
+def _is_lost(future: Future[Any]) -> bool:
+    """Whether the outcome of an evaluation that is over will never be known."""
+    return future.cancelled() or isinstance(future.exception(), _LOST)
+
+
+def evaluate(
+    function: Callable[..., Any],
+    arguments: Mapping[str, float] | tuple[float, ...],
+    task: tuple[int, int],
+) -> Any:
+    """Evaluate the user's function; runs in the worker.
+
+    Args:
+        function: The function.
+        arguments: Its keyword arguments, or the coordinates of a point.
+        task: Makes the call different from all others.
+
+    Returns:
+        What the function returns, with tensors of one element as floats.
+    """
+    if isinstance(arguments, Mapping):
+        result = function(**arguments)
+    else:
+        result = function(torch.tensor(arguments, dtype=torch.double))
+    return tuple(map(_plain, result)) if isinstance(result, tuple) else _plain(result)
+
+
+def _plain(result: Any) -> Any:
+    """A tensor of one element as a float, anything else as it is."""
+    is_one = isinstance(result, torch.Tensor) and result.numel() == 1
+    return result.item() if is_one else result
+
+
+class _Inline(Executor):
+    """Evaluates at once, in this thread."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function and wrap its outcome."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def process_identity() -> str:
+    """Host, start of the machine, number and start of this process.
+
+    The number alone is not enough: after a reboot another process may have it.
+    """
+    pid = os.getpid()
+    return "/".join([socket.gethostname(), _boot_identity(), str(pid), _start(pid)])
+
+
+def _lives(owner: str) -> bool:
+    """Whether an owner may still be at work; true if that cannot be known."""
+    if owner == NOBODY:
+        return False
+    host, boot, pid, start = owner.split("/")
+    if host != socket.gethostname():
+        return True
+    if boot != _boot_identity():
+        return False
+    if start:
+        return start == _start(int(pid))
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _boot_identity() -> str:
+    """What tells this start of the machine from others, where Linux says so."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _start(pid: int) -> str:
+    """When a process started, where Linux says so; empty if it is gone."""
+    try:
+        content = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name, in brackets, may contain blanks. A zombie does no work.
+    state, *fields = content.rpartition(")")[2].split()
+    return "" if state in "ZX" else fields[18]
+
+
+def _num_workers(executor: Executor | None) -> int:
+    """How many evaluations an executor can do at the same time."""
+    if executor is None:
+        return 1
+    workers = getattr(executor, "_max_workers", None)
+    if workers is None and hasattr(executor, "_client"):  # Dask's
+        workers = sum(executor._client.nthreads().values())
+    return workers or os.cpu_count() or 1
+
+
+@contextmanager
+def _progress_bar(
+    optimizer: RobustOptimizer,
+    budget: int,
+    progress: bool | Callable[[RobustOptimizer], str],
+) -> Iterator[Callable[[], None]]:
+    """Show a bar, if that is wanted and possible; yields how to advance it."""
+    try:
+        from rich import progress as rich_progress
+    except ImportError:
+        progress = False
+    if progress is False:
+        yield lambda: None
+        return
+
+    def completed() -> int:
+        return sum(trial.state != RUNNING for trial in optimizer.trials)
+
+    with rich_progress.Progress(
+        *rich_progress.Progress.get_default_columns()[:3],
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TextColumn("{task.fields[text]}"),
+    ) as bar:
+        task = bar.add_task("Trials", total=budget, completed=completed(), text="")
+
+        def advance() -> None:
+            text = progress(optimizer) if callable(progress) else ""
+            bar.update(task, completed=completed(), text=text)
+
+        yield advance

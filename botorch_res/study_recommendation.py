@@ -1,0 +1,155 @@
+"""The recommendation of a study, in the names and units of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_res.parameters import ParameterSpace
+from botorch_res.strategies.recommendation import Recommendation, worst_case_band
+
+_NUM_POINTS = 101
+
+
+@dataclass(frozen=True)
+class WorstCaseCurve:
+    """The predicted worst-case value as a function of one controllable parameter.
+
+    The other controllable parameters stay where they are recommended.
+
+    Attributes:
+        name: The parameter's name.
+        x: ``n`` values of the parameter, in its unit, increasing.
+        theta: ``n x d_theta`` predicted worst cases, in the parameters' units.
+        value: ``n`` predicted worst-case values.
+        lower: ``n`` lower ends of the 95 % interval of the worst-case value.
+        upper: ``n`` upper ends.
+    """
+
+    name: str
+    x: Tensor
+    theta: Tensor
+    value: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    """What is needed to draw curves."""
+
+    best: Recommendation
+    model: Model
+    space: ParameterSpace
+    maximize: bool
+    unit: float
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class StudyRecommendation:
+    """The setting whose worst case is predicted to be best.
+
+    Attributes:
+        x: The recommended controllable parameters.
+        theta: The predicted worst case of the uncontrollable ones.
+        value: The predicted worst-case value.
+        lower: The lower end of the 95 % interval of the worst-case value at ``x``. It
+            also covers that another theta may be worse than the predicted one.
+        upper: The upper end.
+        standard_deviation: The model's standard deviation at ``(x, theta)``.
+    """
+
+    x: dict[str, float]
+    theta: dict[str, float]
+    value: float
+    lower: float
+    upper: float
+    standard_deviation: float
+    _prediction: _Prediction = field(repr=False)
+
+    @cached_property
+    def curve(self) -> dict[str, WorstCaseCurve]:
+        """The worst-case curve along each controllable parameter, by its name."""
+        domain = self._prediction.space.domain
+        return {
+            self._prediction.space.parameters[column].name: _curve(
+                self._prediction, position
+            )
+            for position, column in enumerate(domain.controllable)
+        }
+
+    def __str__(self) -> str:
+        def listed(values: dict[str, float]) -> str:
+            return ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
+
+        return (
+            f"{listed(self.x)}: worst case {self.value:.6g} "
+            f"(95 %: {self.lower:.6g} to {self.upper:.6g}) at {listed(self.theta)}"
+        )
+
+
+def recommend_in_units(
+    best: Recommendation,
+    model: Model,
+    space: ParameterSpace,
+    maximize: bool,
+    unit: float,
+    seed: int,
+) -> StudyRecommendation:
+    """Translate a strategy's recommendation.
+
+    Args:
+        best: The recommendation, in the domain's coordinates.
+        model: The model behind it.
+        space: The parameters.
+        maximize: The direction.
+        unit: The power of ten in which the model counts values.
+        seed: The seed of the functions that give the curves' intervals.
+
+    Returns:
+        The recommendation in the parameters' names and units.
+    """
+    values = space.decode(space.domain.join(best.x, best.theta))
+    return StudyRecommendation(
+        x={name: values[name] for name in space.x_names},
+        theta={name: values[name] for name in space.theta_names},
+        value=best.value * unit,
+        lower=best.lower * unit,
+        upper=best.upper * unit,
+        standard_deviation=best.standard_deviation * unit,
+        _prediction=_Prediction(best, model, space, maximize, unit, seed),
+    )
+
+
+def _curve(prediction: _Prediction, position: int) -> WorstCaseCurve:
+    """The curve along one column of ``x``."""
+    space, domain = prediction.space, prediction.space.domain
+    x = prediction.best.x
+    if domain.x_choices is None:
+        lower, upper = domain.x_bounds[:, position].tolist()
+        points = x.repeat(_NUM_POINTS, 1)
+        points[:, position] = torch.linspace(lower, upper, _NUM_POINTS).to(x)
+    else:
+        # The choices that differ from the recommendation in this column only.
+        same = domain.x_choices == x
+        same[:, position] = True
+        points = domain.x_choices[same.all(dim=-1)]
+        points = points[points[:, position].argsort()]
+    band = worst_case_band(
+        prediction.model, domain, points, prediction.maximize, prediction.seed
+    )
+    rows = [space.decode(z) for z in domain.join(band.x, band.theta)]
+    name = space.parameters[domain.controllable[position]].name
+    return WorstCaseCurve(
+        name=name,
+        x=x.new_tensor([row[name] for row in rows]),
+        theta=x.new_tensor([[row[k] for k in space.theta_names] for row in rows]),
+        value=band.value * prediction.unit,
+        lower=band.lower * prediction.unit,
+        upper=band.upper * prediction.unit,
+    )
