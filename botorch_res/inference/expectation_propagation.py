@@ -55,7 +55,7 @@ class EPResult(NamedTuple):
         converged: ``batch_shape`` whether it converged.
         mismatch: ``batch_shape`` largest difference between a marginal and the moments
             of its constrained cavity, in standard deviations (means) or relative
-            (variances).
+            (variances), as measured in the last sweep.
     """
 
     mean: Tensor
@@ -265,16 +265,16 @@ def _iterate(
         damping = damping.clamp(SMALLEST_DAMPING, 1.0)
         distance = torch.where(active, new_distance, distance)
         previous_step = step
-        active = active & (distance > tolerance)
-        # The last sweep only measures, so that the mismatch is that of the result.
-        if sweep == max_sweeps or (sweep % every == 0 and not active.any()):
-            break
+        # A member takes its last step in the sweep that finds it converged.
         sites = Sites(
             *(
                 torch.where(active, torch.lerp(old, new, damping), old)
                 for old, new in zip(sites, target, strict=True)
             )
         )
+        active = active & (distance > tolerance)
+        if sweep % every == 0 and not active.any():
+            break
     return sites, num_sweeps.squeeze(-1), distance.squeeze(-1)
 
 

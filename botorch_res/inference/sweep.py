@@ -236,12 +236,14 @@ def _rounding_repair(problem: StandardProblem, covariance: Tensor) -> Tensor:
     than the rounding of the prior, and so have a negative eigenvalue of that size. Only
     the members with this trouble get the repair.
     """
-    largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1)[..., None, None]
+    largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1, keepdim=True)
     identity = _identity(covariance)
-    _, failed = torch.linalg.cholesky_ex(covariance + 1e-11 * largest * identity)
+    shifted = covariance + 1e-11 * largest.unsqueeze(-1) * identity
+    _, failed = torch.linalg.cholesky_ex(shifted)
     # ``0.5 / d`` bounds the largest eigenvalue of ``R``.
     size = 8.0 * torch.finfo(covariance.dtype).eps / problem.transferred_precision
-    return torch.where(failed[..., None, None] > 0, size.unsqueeze(-1), 0.0) * identity
+    size = torch.where(failed.unsqueeze(-1) > 0, size, 0.0)
+    return size.unsqueeze(-1) * identity
 
 
 def sweep_jacobian(problem: StandardProblem, sites: Sites) -> Tensor:

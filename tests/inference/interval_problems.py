@@ -1,0 +1,204 @@
+"""Random problems and independent computations for the tests of inference."""
+
+import math
+from typing import NamedTuple
+
+import mpmath
+import numpy as np
+import torch
+from scipy.special import log_ndtr, ndtr, ndtri
+from torch import Tensor
+
+DOUBLE = {"dtype": torch.double}
+
+
+class Problem(NamedTuple):
+    mean: Tensor
+    covariance: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+def benign_problem(num: int, n: int, seed: int) -> Problem:
+    """Well-conditioned covariances; boxes about a standard deviation wide."""
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(num, n, n + 2, generator=generator, **DOUBLE)
+    covariance = root @ root.mT / (n + 2) + 0.1 * torch.eye(n, **DOUBLE)
+    mean = torch.randn(num, n, generator=generator, **DOUBLE)
+    deviation = covariance.diagonal(dim1=-1, dim2=-2).sqrt()
+    ends = torch.rand(2, num, n, generator=generator, **DOUBLE)
+    lower = mean - deviation * (1.5 * ends[0] - 0.2)
+    upper = lower + deviation * (0.5 + 2.0 * ends[1])
+    kind = torch.rand(num, n, generator=generator, **DOUBLE)
+    lower = torch.where(kind < 0.3, -math.inf, lower)
+    upper = torch.where(kind > 0.7, math.inf, upper)
+    return Problem(mean, covariance, lower, upper)
+
+
+def truncated_moments(
+    mean: float, variance: float, lower: float, upper: float
+) -> tuple[float, float]:
+    """Moments of a truncated normal variable by the textbook formula."""
+    deviation = math.sqrt(variance)
+    a, b = (lower - mean) / deviation, (upper - mean) / deviation
+    if a + b > 0.0:  # the side on which log_ndtr is accurate
+        reflected, shrunk = truncated_moments(-mean, variance, -upper, -lower)
+        return -reflected, shrunk
+    log_b, log_a = log_ndtr(b), log_ndtr(a)
+    log_mass = log_b + np.log1p(-np.exp(log_a - log_b))
+    at_a, at_b = (
+        np.exp(-0.5 * x * x - 0.5 * math.log(2.0 * math.pi) - log_mass) for x in (a, b)
+    )
+    first = at_a - at_b
+    second = (a * at_a if a > -math.inf else 0.0) - (b * at_b if b < math.inf else 0.0)
+    return mean + deviation * first, variance * (1.0 + second - first**2)
+
+
+def exact_moments(
+    mean: float, variance: float, lower: float, upper: float
+) -> tuple[float, float]:
+    """Moments of a truncated normal variable with 60 digits."""
+    with mpmath.workdps(60):
+        deviation = mpmath.sqrt(mpmath.mpf(variance))
+        a, b = ((mpmath.mpf(x) - mpmath.mpf(mean)) / deviation for x in (lower, upper))
+        mass = mpmath.ncdf(b) - mpmath.ncdf(a)
+        if a > 0:
+            mass = mpmath.ncdf(-a) - mpmath.ncdf(-b)
+        at_a, at_b = mpmath.npdf(a) / mass, mpmath.npdf(b) / mass
+        second = (a * at_a if lower > -math.inf else 0) - (
+            b * at_b if upper < math.inf else 0
+        )
+        first = at_a - at_b
+        return (
+            float(mean + deviation * first),
+            float(variance * (1 + second - first**2)),
+        )
+
+
+def sequential_ep(
+    mean: np.ndarray,
+    covariance: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    sweeps: int = 200,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Plain expectation propagation, one site after another, with explicit inverses.
+
+    Returns:
+        Mean, covariance, site precisions and site shifts.
+    """
+    n = len(mean)
+    prior = np.linalg.inv(covariance)
+    tau, nu = np.zeros(n), np.zeros(n)
+    for _ in range(sweeps):
+        before = np.concatenate([tau, nu])
+        for i in range(n):
+            posterior = np.linalg.inv(prior + np.diag(tau))
+            m = posterior @ (prior @ mean + nu)
+            cavity = 1.0 / posterior[i, i] - tau[i]
+            cavity_mean = (m[i] / posterior[i, i] - nu[i]) / cavity
+            hat_mean, hat_variance = truncated_moments(
+                cavity_mean, 1.0 / cavity, lower[i], upper[i]
+            )
+            tau[i] = 1.0 / hat_variance - cavity
+            nu[i] = hat_mean / hat_variance - cavity_mean * cavity
+        if np.abs(np.concatenate([tau, nu]) - before).max() < 1e-12:
+            break
+    posterior = np.linalg.inv(prior + np.diag(tau))
+    return posterior @ (prior @ mean + nu), posterior, tau, nu
+
+
+def gibbs_chains(
+    problem: Problem, chains: int, burnin: int, draws: int, seed: int
+) -> np.ndarray:
+    """Draw from a truncated normal vector, one coordinate after another.
+
+    Returns:
+        ``draws x chains x n`` samples; different chains are independent.
+    """
+    mean, covariance, lower, upper = (value.numpy() for value in problem)
+    generator = np.random.default_rng(seed)
+    precision = np.linalg.inv(covariance)
+    sigma = 1.0 / np.sqrt(precision.diagonal())
+    state = np.tile(np.clip(mean, lower, upper), (chains, 1))
+    kept = []
+    for sweep in range(burnin + draws):
+        for i in range(len(mean)):
+            pull = (state - mean) @ precision[i] - precision[i, i] * (
+                state[:, i] - mean[i]
+            )
+            centre = mean[i] - pull * sigma[i] ** 2
+            a, b = (lower[i] - centre) / sigma[i], (upper[i] - centre) / sigma[i]
+            # On the left of zero, where the distribution function is accurate.
+            flip = np.where(a + b > 0.0, -1.0, 1.0)
+            a, b = np.where(flip < 0.0, -b, a), np.where(flip < 0.0, -a, b)
+            part = generator.random(chains)
+            white = ndtri(ndtr(a) + part * (ndtr(b) - ndtr(a)))
+            state[:, i] = centre + sigma[i] * flip * white
+        if sweep >= burnin:
+            kept.append(state.copy())
+    return np.stack(kept)
+
+
+HARD_KINDS = ("wishart", "kernel", "repeated", "nearly_equal", "mixed_scales")
+
+
+def hard_problem(kind: str, num: int, n: int, seed: int) -> Problem:
+    """Problems that break careless code; every one has a feasible point.
+
+    The feasible point is a draw, stretched by up to 30, and lies on a bound in
+    about a third of the coordinates. Intervals are from 1e-8 to 10 standard deviations
+    wide, a half of them without a lower and a fifth without an upper bound.
+
+    Args:
+        kind: How the covariance is made; one of ``HARD_KINDS``.
+        num: Number of batch members.
+        n: Number of variables.
+        seed: Seed.
+
+    Returns:
+        The problem.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, **DOUBLE)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, **DOUBLE)
+
+    identity = torch.eye(n, **DOUBLE)
+    if kind in ("wishart", "mixed_scales"):
+        rank = max(2, n // 2) + 1
+        root = normal(num, n, rank)
+        covariance = root @ root.mT / rank + 1e-3 * identity
+        if kind == "mixed_scales":
+            scale = 10.0 ** (8.0 * uniform(num, n) - 4.0)
+            covariance = covariance * scale.unsqueeze(-1) * scale.unsqueeze(-2)
+    elif kind == "kernel":
+        points = uniform(num, n, 2)
+        lengthscale = 10.0 ** (1.6 * uniform(num, 1, 1) - 1.3)
+        covariance = torch.exp(-0.5 * (torch.cdist(points, points) / lengthscale) ** 2)
+    elif kind == "repeated":
+        rank = max(1, n // 4)
+        rows = torch.randint(0, rank, (num, n), generator=generator)
+        root = normal(num, rank, rank).gather(
+            1, rows.unsqueeze(-1).expand(-1, -1, rank)
+        )
+        covariance = root @ root.mT
+    else:
+        covariance = torch.full((num, n, n), 1.0 - 1e-12, **DOUBLE) + 1e-12 * identity
+    deviation = covariance.diagonal(dim1=-1, dim2=-2).clamp_min(1e-30).sqrt()
+    values, vectors = torch.linalg.eigh(covariance)
+    distance = 30.0 ** uniform(num, 1)
+    white = distance * values.clamp_min(0.0).sqrt() * normal(num, n)
+    mean = deviation * normal(num, n)
+    inside = mean + (vectors @ white.unsqueeze(-1)).squeeze(-1)
+    width = deviation * 10.0 ** (9.0 * uniform(num, n) - 8.0)
+    part = uniform(num, n)
+    lower = inside - torch.where(uniform(num, n) < 0.3, 0.0, part * width)
+    upper = inside + torch.where(uniform(num, n) < 0.3, 0.0, (1.0 - part) * width)
+    side = uniform(num, n)
+    lower = torch.where((side < 0.5) | (side > 0.95), -math.inf, lower)
+    upper = torch.where(side > 0.8, math.inf, upper)
+    return Problem(mean, covariance, lower, upper)

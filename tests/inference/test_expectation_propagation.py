@@ -1,0 +1,556 @@
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.warnings import NumericsWarning
+from botorch.utils.probability.lin_ess import LinearEllipticalSliceSampler
+from interval_problems import (
+    DOUBLE,
+    HARD_KINDS,
+    Problem,
+    benign_problem,
+    exact_moments,
+    gibbs_chains,
+    hard_problem,
+    sequential_ep,
+    truncated_moments,
+)
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from botorch_res.inference import EPResult, expectation_propagation
+from botorch_res.inference import expectation_propagation as ep_function
+
+
+def deviations(covariance: Tensor) -> Tensor:
+    return covariance.diagonal(dim1=-1, dim2=-2).sqrt()
+
+
+def assert_valid(result: EPResult) -> None:
+    assert all(value.isfinite().all() for value in result)
+    assert (result.site_precision >= 0.0).all()
+    values = torch.linalg.eigvalsh(result.covariance.double())
+    assert (values[..., 0] >= -1e-10 * values[..., -1]).all()
+
+
+def test_one_variable_is_exact() -> None:
+    mean = torch.linspace(-3.0, 3.0, 13, **DOUBLE).repeat(5)
+    variance = torch.logspace(-2.0, 2.0, 65, **DOUBLE)
+    width = torch.tensor([0.1, 1.0, 7.0, math.inf, 4.0], **DOUBLE).repeat_interleave(13)
+    lower = torch.full_like(mean, -0.4)
+    lower[-13:] = -math.inf
+    upper = torch.where(lower.isfinite(), lower + width, 1.3)
+    result = expectation_propagation(*_column(mean, variance, lower, upper))
+    expected = torch.tensor(
+        [
+            exact_moments(*map(float, numbers))
+            for numbers in zip(mean, variance, lower, upper, strict=True)
+        ],
+        **DOUBLE,
+    )
+    error = (result.mean.squeeze(-1) - expected[:, 0]) / variance.sqrt()
+    assert error.abs().max() < 1e-10
+    assert (result.covariance.flatten() / expected[:, 1] - 1.0).abs().max() < 1e-10
+    assert result.converged.all()
+
+
+def _column(mean: Tensor, variance: Tensor, lower: Tensor, upper: Tensor) -> Problem:
+    return Problem(
+        mean.unsqueeze(-1),
+        variance[..., None, None],
+        lower.unsqueeze(-1),
+        upper.unsqueeze(-1),
+    )
+
+
+def test_independent_variables_are_exact() -> None:
+    problem = benign_problem(20, 6, seed=0)
+    variance = problem.covariance.diagonal(dim1=-1, dim2=-2)
+    # Barely touched constraints, too.
+    lower = problem.lower - torch.linspace(0.0, 5.0, 6, **DOUBLE)
+    result = expectation_propagation(
+        problem.mean, torch.diag_embed(variance), lower, problem.upper
+    )
+    for member in range(20):
+        expected = [
+            truncated_moments(*map(float, numbers))
+            for numbers in zip(
+                problem.mean[member],
+                variance[member],
+                lower[member],
+                problem.upper[member],
+                strict=True,
+            )
+        ]
+        means, variances = torch.tensor(expected, **DOUBLE).unbind(dim=-1)
+        torch.testing.assert_close(result.mean[member], means, rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            result.covariance[member], torch.diag(variances), rtol=0, atol=1e-10
+        )
+
+
+def quadrature_moments(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Moments of a two-dimensional truncated normal on a fine Gauss-Legendre grid."""
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    nodes, weights = torch.tensor(nodes), torch.tensor(weights)
+    sigma = deviations(problem.covariance)
+    lower = torch.maximum(problem.lower, problem.mean - 7.0 * sigma)
+    upper = torch.minimum(problem.upper, problem.mean + 7.0 * sigma)
+    half = 0.5 * (upper - lower)
+    axes = 0.5 * (upper + lower).unsqueeze(-1) + half.unsqueeze(-1) * nodes
+    grid = torch.stack(
+        torch.broadcast_tensors(axes[..., 0, :, None], axes[..., 1, None, :]), dim=-1
+    ).flatten(-3, -2)
+    mass = (weights[:, None] * weights).flatten()
+    centred = grid - problem.mean.unsqueeze(-2)
+    inverse = torch.linalg.inv(problem.covariance)
+    exponent = -0.5 * ((centred @ inverse) * centred).sum(dim=-1)
+    density = mass * torch.exp(exponent - exponent.amax(dim=-1, keepdim=True))
+    density = density / density.sum(dim=-1, keepdim=True)
+    mean = (density.unsqueeze(-1) * grid).sum(dim=-2)
+    spread = grid - mean.unsqueeze(-2)
+    return mean, (density.unsqueeze(-1) * spread).mT @ spread
+
+
+# Beyond a correlation of 0.7 the error is that of the method: two constraints on nearly
+# the same variable are counted as if they were two pieces of evidence.
+@pytest.mark.parametrize(
+    ("correlation", "mean_error", "variance_error"),
+    [
+        (-0.7, 0.02, 0.05),
+        (-0.4, 0.02, 0.05),
+        (0.2, 0.02, 0.05),
+        (0.6, 0.02, 0.05),
+        (0.8, 0.02, 0.07),
+        (-0.9, 0.03, 0.14),
+        (0.95, 0.05, 0.21),
+    ],
+)
+def test_two_variables_against_quadrature(
+    correlation: float, mean_error: float, variance_error: float
+) -> None:
+    bounds = [-math.inf, -1.5, -0.5, 0.0, 0.5, 1.5, math.inf]
+    boxes = [
+        (a, b, c, d)
+        for a in bounds
+        for b in bounds
+        if b - a >= 1.0
+        for c in bounds
+        for d in bounds
+        if d - c >= 1.0
+    ]
+    edges = torch.tensor(boxes, **DOUBLE)
+    lower, upper = edges[:, [0, 2]], edges[:, [1, 3]]
+    covariance = torch.tensor([[1.0, correlation], [correlation, 1.0]], **DOUBLE)
+    problem = Problem(
+        torch.zeros(len(boxes), 2, **DOUBLE),
+        covariance.expand(len(boxes), 2, 2),
+        lower,
+        upper,
+    )
+    # Benign: the box has some probability.
+    draws = torch.randn(
+        20000, 1, 2, generator=torch.Generator().manual_seed(0), **DOUBLE
+    )
+    draws = draws @ torch.linalg.cholesky(covariance).mT
+    inside = ((draws >= lower) & (draws <= upper)).all(dim=-1).double().mean(dim=0)
+    problem = Problem(*(value[inside > 0.05] for value in problem))
+    mean, exact = quadrature_moments(problem)
+    result = expectation_propagation(*problem)
+    error = (result.mean - mean).abs() / deviations(exact)
+    assert error.max() < mean_error
+    ratio = deviations(result.covariance) ** 2 / deviations(exact) ** 2
+    assert (ratio - 1.0).abs().max() < variance_error
+
+
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_against_rejection_sampling(n: int) -> None:
+    problem = benign_problem(12, n, seed=n)
+    result = expectation_propagation(*problem)
+    generator = torch.Generator().manual_seed(1)
+    root = torch.linalg.cholesky(problem.covariance)
+    compared = 0
+    for member in range(12):
+        white = torch.randn(400_000, n, generator=generator, **DOUBLE)
+        draws = problem.mean[member] + white @ root[member].mT
+        keep = (draws >= problem.lower[member]) & (draws <= problem.upper[member])
+        kept = draws[keep.all(dim=-1)]
+        if len(kept) < 2000:
+            continue
+        compared += 1
+        sigma = kept.std(dim=0)
+        error = (result.mean[member] - kept.mean(dim=0)).abs() / sigma
+        assert (error < 0.03 + 4.0 / math.sqrt(len(kept))).all()
+        ratio = deviations(result.covariance[member]) ** 2 / sigma**2
+        assert ((ratio - 1.0).abs() < 0.08 + 6.0 / math.sqrt(len(kept))).all()
+    assert compared >= 5
+
+
+def assert_matches_chains(result: EPResult, chains: Tensor) -> None:
+    """Compare with ``draws x chains x n`` samples; each chain is one unit."""
+    count = math.sqrt(chains.shape[1])
+    mean, variance = chains.mean(dim=(0, 1)), chains.var(dim=(0, 1))
+    standard_error = chains.mean(dim=0).std(dim=0) / count
+    error = (result.mean - mean).abs()
+    assert (error < 0.03 * variance.sqrt() + 4.0 * standard_error).all()
+    standard_error = (chains - mean).square().mean(dim=0).std(dim=0) / count
+    error = (result.covariance.diagonal() - variance).abs()
+    assert (error < 0.08 * variance + 4.0 * standard_error).all()
+
+
+@pytest.mark.parametrize("n", [10, 20, 40])
+def test_against_gibbs_sampling(n: int) -> None:
+    problem = Problem(*(value[0] for value in benign_problem(1, n, seed=n + 1)))
+    chains = gibbs_chains(problem, chains=200, burnin=100, draws=100, seed=0)
+    assert_matches_chains(expectation_propagation(*problem), torch.from_numpy(chains))
+
+
+def test_against_slice_sampling() -> None:
+    n = 12
+    problem = Problem(*(value[0] for value in benign_problem(1, n, seed=n + 1)))
+    result = expectation_propagation(*problem)
+    identity = torch.eye(n, **DOUBLE)
+    lower, upper = problem.lower.isfinite(), problem.upper.isfinite()
+    A = torch.cat([identity[upper], -identity[lower]])
+    b = torch.cat([problem.upper[upper], -problem.lower[lower]])
+    start = result.mean.clamp(problem.lower, problem.upper)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        sampler = LinearEllipticalSliceSampler(
+            inequality_constraints=(A, b.unsqueeze(-1)),
+            interior_point=start.unsqueeze(-1),
+            mean=problem.mean.unsqueeze(-1),
+            covariance_matrix=problem.covariance,
+            burnin=200,
+            num_chains=200,
+            thinning=0,
+        )
+        draws = sampler.draw(50)
+    assert_matches_chains(result, draws.reshape(50, 200, n))
+
+
+@pytest.mark.parametrize("n", [2, 5, 12])
+def test_fixed_point_is_consistent(n: int) -> None:
+    problem = benign_problem(10, n, seed=n)
+    result = expectation_propagation(*problem)
+    variance = deviations(result.covariance) ** 2
+    cavity = 1.0 / variance - result.site_precision
+    cavity_mean = (result.mean / variance - result.site_shift) / cavity
+    for index in np.ndindex(10, n):
+        mean, spread = truncated_moments(
+            float(cavity_mean[index]),
+            float(1.0 / cavity[index]),
+            float(problem.lower[index]),
+            float(problem.upper[index]),
+        )
+        sigma = float(variance[index].sqrt())
+        assert abs(mean - float(result.mean[index])) < 2e-6 * sigma
+        assert abs(spread / sigma**2 - 1.0) < 2e-6
+    # The sites and the prior make the posterior.
+    precision = torch.linalg.inv(problem.covariance)
+    posterior = torch.linalg.inv(precision + torch.diag_embed(result.site_precision))
+    torch.testing.assert_close(result.covariance, posterior, rtol=1e-8, atol=1e-10)
+    shift = (precision @ problem.mean.unsqueeze(-1)).squeeze(-1) + result.site_shift
+    torch.testing.assert_close(
+        result.mean, (posterior @ shift.unsqueeze(-1)).squeeze(-1), rtol=0, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("n", [2, 4, 10, 25])
+def test_agrees_with_sequential_ep(n: int) -> None:
+    problem = benign_problem(6, n, seed=10 + n)
+    result = expectation_propagation(*problem, tolerance=1e-8)
+    for member in range(6):
+        expected = sequential_ep(*(value[member].numpy() for value in problem))
+        found = (
+            result.mean,
+            result.covariance,
+            result.site_precision,
+            result.site_shift,
+        )
+        for value, reference in zip(found, expected, strict=True):
+            np.testing.assert_allclose(value[member].numpy(), reference, atol=1e-6)
+
+
+def test_site_without_bounds_stays_flat() -> None:
+    problem = benign_problem(4, 5, seed=3)
+    lower, upper = problem.lower.clone(), problem.upper.clone()
+    lower[:, 2], upper[:, 2] = -math.inf, math.inf
+    result = expectation_propagation(problem.mean, problem.covariance, lower, upper)
+    assert (result.site_precision[:, 2] == 0.0).all()
+    assert (result.site_shift[:, 2] == 0.0).all()
+    free = torch.full_like(lower, math.inf)
+    result = expectation_propagation(problem.mean, problem.covariance, -free, free)
+    torch.testing.assert_close(result.mean, problem.mean)
+    torch.testing.assert_close(result.covariance, problem.covariance)
+    assert (result.num_sweeps == 1).all()
+
+
+def test_members_do_not_feel_each_other() -> None:
+    problem = hard_problem("kernel", 30, 8, seed=2)
+    together = expectation_propagation(*problem)
+    assert together.num_sweeps.unique().numel() > 3
+    for member in range(30):
+        alone = expectation_propagation(*(value[member] for value in problem))
+        assert alone.num_sweeps == together.num_sweeps[member]
+        for name in ("site_precision", "mean"):
+            value, expected = getattr(alone, name), getattr(together, name)[member]
+            assert (value - expected).abs().max() <= 1e-6 * expected.abs().max()
+    nested = expectation_propagation(*(value.unflatten(0, (5, 6)) for value in problem))
+    assert nested.converged.shape == (5, 6)
+    assert torch.equal(nested.mean.flatten(0, 1), together.mean)
+
+
+@pytest.mark.parametrize("kind", HARD_KINDS)
+@pytest.mark.parametrize("n", [1, 2, 7, 30])
+def test_hard_problems(kind: str, n: int) -> None:
+    problem = hard_problem(kind, 60, n, seed=n)
+    result = expectation_propagation(*problem)
+    assert_valid(result)
+    assert result.converged.all()
+    before, after = deviations(problem.covariance), deviations(result.covariance)
+    assert (after <= before * (1.0 + 1e-9)).all()
+
+
+def test_many_variables() -> None:
+    for kind in ("kernel", "repeated"):
+        result = expectation_propagation(*hard_problem(kind, 1, 400, seed=0))
+        assert_valid(result)
+        assert result.converged.all()
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+def test_scales_and_far_boxes(scale: float, shift: float) -> None:
+    problem = benign_problem(10, 4, seed=0)
+    offset = shift * deviations(problem.covariance)
+    base = expectation_propagation(
+        problem.mean, problem.covariance, problem.lower + offset, problem.upper + offset
+    )
+    assert_valid(base)
+    assert base.converged.all()
+    scaled = expectation_propagation(
+        scale * problem.mean,
+        scale**2 * problem.covariance,
+        scale * (problem.lower + offset),
+        scale * (problem.upper + offset),
+    )
+    torch.testing.assert_close(scaled.mean, scale * base.mean, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        deviations(scaled.covariance),
+        scale * deviations(base.covariance),
+        rtol=1e-6,
+        atol=0,
+    )
+
+
+def test_narrow_interval_pins_its_variable() -> None:
+    problem = benign_problem(10, 5, seed=1)
+    lower, upper = torch.full((2, 10, 5), math.inf, **DOUBLE)
+    lower = -lower
+    pinned = problem.mean[:, 0] + torch.linspace(-30.0, 30.0, 10, **DOUBLE)
+    lower[:, 0], upper[:, 0] = pinned, pinned + 1e-8
+    result = expectation_propagation(problem.mean, problem.covariance, lower, upper)
+    assert result.converged.all()
+    gain = problem.covariance[:, :, 0] / problem.covariance[:, :1, 0]
+    distance = (pinned - problem.mean[:, 0]).unsqueeze(-1)
+    torch.testing.assert_close(
+        result.mean, problem.mean + gain * distance, rtol=0, atol=1e-6
+    )
+    torch.testing.assert_close(
+        result.covariance,
+        problem.covariance - gain.unsqueeze(-1) * problem.covariance[:, :1],
+        rtol=0,
+        atol=1e-9,
+    )
+
+
+def test_variables_without_variance() -> None:
+    covariance = torch.zeros(3, 3, **DOUBLE)
+    covariance[0, 0] = 1.0
+    mean = torch.tensor([0.0, 0.3, 0.3], **DOUBLE)
+    lower = torch.tensor([0.0, 0.0, -math.inf], **DOUBLE)
+    upper = torch.tensor([math.inf, 1.0, 0.5], **DOUBLE)
+    result = expectation_propagation(mean, covariance, lower, upper)
+    assert_valid(result)
+    torch.testing.assert_close(result.mean[1:], mean[1:])
+    torch.testing.assert_close(
+        result.mean[0], torch.tensor(math.sqrt(2.0 / math.pi), **DOUBLE)
+    )
+
+
+def test_unchecked_arguments_give_the_same() -> None:
+    problem = benign_problem(3, 4, seed=0)
+    checked = expectation_propagation(*problem)
+    unchecked = expectation_propagation(*problem, validate_args=False)
+    assert torch.equal(checked.mean, unchecked.mean)
+
+
+def test_pseudo_noise_softens() -> None:
+    one, zero = torch.ones(1, **DOUBLE), torch.zeros(1, **DOUBLE)
+    for noise in (0.25, 0.25 * one):
+        result = expectation_propagation(zero, torch.eye(1), zero, 3 * one, noise)
+        # The constraint is on the sum of the variable and the noise.
+        mean, variance = truncated_moments(0.0, 1.25, 0.0, 3.0)
+        torch.testing.assert_close(result.mean, one * mean / 1.25)
+        torch.testing.assert_close(
+            result.covariance.flatten(), one * (0.25 / 1.25 + variance / 1.25**2)
+        )
+
+
+def test_single_precision() -> None:
+    problem = benign_problem(10, 6, seed=4)
+    exact = expectation_propagation(*problem)
+    result = expectation_propagation(*(value.float() for value in problem))
+    assert result.mean.dtype == result.covariance.dtype == torch.float32
+    torch.testing.assert_close(result.mean.double(), exact.mean, rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        result.covariance.double(), exact.covariance, rtol=0, atol=1e-4
+    )
+    for kind in HARD_KINDS:
+        if kind == "mixed_scales":  # beyond the range of single precision
+            continue
+        hard = hard_problem(kind, 40, 12, seed=5)
+        result = expectation_propagation(*(value.float() for value in hard))
+        assert all(value.isfinite().all() for value in result)
+        assert result.converged.all()
+
+
+def test_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def solve(mean: Tensor, root: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        covariance = root @ root.mT + 0.2 * torch.eye(mean.shape[-1], **DOUBLE)
+        result = expectation_propagation(
+            mean, covariance, lower, upper, tolerance=1e-10
+        )
+        # Sums with unlike weights see every entry and cost few backward passes.
+        parts = (result.mean, result.covariance, result.site_precision)
+        return torch.stack(
+            [
+                (part * torch.arange(1.0, part.numel() + 1).view(part.shape)).sum()
+                for part in (*parts, result.site_shift)
+            ]
+        )
+
+    for num, n in ((3, 1), (2, 2), (1, 3)):
+        mean, ends = torch.randn(2, num, n, generator=generator, **DOUBLE)
+        root = torch.randn(num, n, n, generator=generator, **DOUBLE)
+        lower = mean + ends - 0.7
+        upper = lower + 1.0 + ends.square()
+        inputs = [value.requires_grad_() for value in (mean, root, lower, upper)]
+        assert torch.autograd.gradcheck(
+            solve, inputs, atol=1e-6, rtol=1e-4, check_undefined_grad=False
+        )
+    lower = torch.full_like(mean, -math.inf)
+    inputs = [mean, root, lower.detach(), upper.detach().requires_grad_()]
+    assert torch.autograd.gradcheck(
+        solve, inputs, atol=1e-6, rtol=1e-4, check_undefined_grad=False
+    )
+    with torch.no_grad():
+        assert not solve(*inputs).requires_grad
+
+
+def test_gradient_of_coinciding_variables() -> None:
+    covariance = torch.ones(2, 2, **DOUBLE, requires_grad=True)
+    bound = torch.tensor([0.3, 0.5], **DOUBLE, requires_grad=True)
+    free = torch.full((2,), -math.inf, **DOUBLE)
+    result = expectation_propagation(torch.zeros(2, **DOUBLE), covariance, free, bound)
+    for gradient in torch.autograd.grad(result.mean.sum(), [covariance, bound]):
+        assert gradient.isfinite().all()
+
+
+def test_missing_convergence_is_reported() -> None:
+    problem = hard_problem("repeated", 20, 10, seed=0)
+    with pytest.warns(
+        NumericsWarning,
+        match=r"not converged after 3 sweeps in \d+ of 20 members: the largest "
+        r"mismatch is \d\.\de[+-]\d+, the tolerance 1\.0e-06",
+    ) as record:
+        result = expectation_propagation(*problem, max_sweeps=3)
+    assert record[0].filename == __file__
+    assert not result.converged.all()
+    assert (result.mismatch[~result.converged] > 1e-6).all()
+    assert (result.num_sweeps <= 3).all()
+
+
+def test_indefinite_covariance_is_repaired_loudly() -> None:
+    covariance = torch.tensor([[1.0, 1.0 + 1e-6], [1.0 + 1e-6, 1.0]], **DOUBLE)
+    covariance = torch.stack([covariance, torch.eye(2, **DOUBLE)])
+    zero = torch.zeros(2, 2, **DOUBLE)
+    with pytest.warns(
+        NumericsWarning,
+        match=r"1 of 2 covariances are not positive .* pseudo-noise of up to 1\.5e-06",
+    ):
+        result = expectation_propagation(zero, covariance, zero, zero + 1.0)
+    assert result.converged.all()
+    mean, _ = truncated_moments(0.0, 1.0, 0.0, 1.0)
+    torch.testing.assert_close(result.mean[1], torch.full((2,), mean, **DOUBLE))
+    covariance[0, 0, 1] = covariance[0, 1, 0] = 3.0
+    with pytest.raises(InputDataError, match="eigenvalue -2"):
+        expectation_propagation(zero, covariance, zero, zero + 1.0)
+
+
+def test_bad_shapes() -> None:
+    mean, covariance, lower, upper = benign_problem(3, 2, seed=0)
+    with pytest.raises(
+        BotorchTensorDimensionError, match=r"covariance of shape \(3, 2"
+    ):
+        expectation_propagation(mean, covariance[:2], lower, upper)
+    with pytest.raises(BotorchTensorDimensionError, match=r"upper .* but got \(3, 1\)"):
+        expectation_propagation(mean, covariance, lower, upper[:, :1])
+    with pytest.raises(BotorchTensorDimensionError, match=r"mean of shape .*\(3, 0\)"):
+        expectation_propagation(mean[:, :0], covariance, lower, upper)
+    with pytest.raises(InputDataError, match="max_sweeps of at least 1, but got 0"):
+        expectation_propagation(mean, covariance, lower, upper, max_sweeps=0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("mean", math.nan, "finite mean, but 1 of 6 entries are not so, .* at \\(1, 0"),
+        ("covariance", math.inf, "finite covariance"),
+        ("lower", math.nan, "lower < inf"),
+        ("lower", math.inf, "lower < inf"),
+        ("upper", -math.inf, "upper > -inf"),
+        ("upper", -100.0, "lower <= upper"),
+        ("covariance", -1.0, "variances of at least zero"),
+    ],
+)
+def test_bad_values(argument: str, value: float, message: str) -> None:
+    arguments = benign_problem(3, 2, seed=0)._asdict()
+    arguments["lower"] = torch.zeros(3, 2, **DOUBLE)
+    arguments["upper"] = torch.ones(3, 2, **DOUBLE)
+    tensor = arguments[argument].clone()
+    tensor[(1, 0, 0) if tensor.ndim == 3 else (1, 0)] = value
+    with pytest.raises(InputDataError, match=message):
+        expectation_propagation(**{**arguments, argument: tensor})
+
+
+class CountOperations(TorchDispatchMode):
+    """Counts the operations that reach the dispatcher."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_number_of_operations_does_not_grow() -> None:
+    counts = set()
+    for num, n in ((1, 2), (5, 2), (5, 9)):
+        problem = benign_problem(num, n, seed=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NumericsWarning)
+            with CountOperations() as short:
+                ep_function(*problem, max_sweeps=2, tolerance=0.0)
+            with CountOperations() as long:
+                ep_function(*problem, max_sweeps=4, tolerance=0.0)
+        counts.add((long.count - short.count) / 2)
+    assert len(counts) == 1
