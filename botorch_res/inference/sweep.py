@@ -123,11 +123,12 @@ def inverse_factor(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tens
         ``I + T'^1/2 R0 T'^1/2``, and the square roots ``batch_shape x n`` of ``t'``.
     """
     root = (sites.precision + problem.transferred_precision).sqrt()
-    identity = _identity(problem.widened_correlation)
-    scaled = root.unsqueeze(-1) * problem.widened_correlation * root.unsqueeze(-2)
-    cholesky, _ = torch.linalg.cholesky_ex(identity + scaled)
+    # In place: passes over memory cost as much as the factorisation.
+    matrix = (root.unsqueeze(-1) * problem.widened_correlation).mul_(root.unsqueeze(-2))
+    matrix.diagonal(dim1=-1, dim2=-2).add_(1.0)
+    cholesky, _ = torch.linalg.cholesky_ex(matrix)
     inverse = torch.linalg.solve_triangular(
-        cholesky, identity.expand_as(cholesky), upper=False
+        cholesky, _identity(cholesky).expand_as(cholesky), upper=False
     )
     return inverse, root
 
@@ -145,7 +146,7 @@ def marginals(problem: StandardProblem, sites: Sites) -> Marginals:
     precision, shift = sites
     transferred = problem.transferred_precision
     inverse, root = inverse_factor(problem, sites)
-    unexplained = inverse.square().sum(dim=-2)
+    unexplained = torch.linalg.vector_norm(inverse, dim=-2).square()
     explained = 1.0 - unexplained
     half = inverse @ (shift / root).unsqueeze(-1)
     residual = root * (inverse.mT @ half).squeeze(-1)
