@@ -364,7 +364,10 @@ class ParameterSpace:
         domain = self.domain
         return {
             "named": self.named,
-            "parameters": [asdict(parameter) for parameter in self.parameters],
+            "parameters": [
+                asdict(p) | {"values": None if p.values is None else list(p.values)}
+                for p in self.parameters
+            ],
             "bounds": domain.bounds.tolist(),
             "uncontrollable": list(domain.uncontrollable),
             "x_choices": _listed(domain.x_choices),

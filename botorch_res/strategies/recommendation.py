@@ -193,9 +193,11 @@ def _draw(model: Model, points: Tensor, seed: int) -> Tensor:
     values, vectors = torch.linalg.eigh(covariance)
     root = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
     members = mean.shape[1]
-    each = -(-_NUM_FUNCTIONS // members)
+    half = -(-_NUM_FUNCTIONS // (2 * members))
     generator = torch.Generator(mean.device).manual_seed(seed)
-    normal = mean.new_empty(members, m, each).normal_(generator=generator)
+    normal = mean.new_empty(members, m, half).normal_(generator=generator)
+    # In pairs of opposite sign, so that minimising is the mirror image of maximising.
+    normal = torch.cat([normal, -normal], dim=-1)
     drawn = mean.unsqueeze(-1) + root @ normal
-    functions = drawn.permute(1, 3, 0, 2).reshape(members * each, n, m)
+    functions = drawn.permute(1, 3, 0, 2).reshape(-1, n, m)
     return functions

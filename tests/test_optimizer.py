@@ -1,0 +1,588 @@
+import csv
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from botorch.exceptions.errors import InputDataError
+
+from botorch_res import RobustDomain
+from botorch_res.models import DefaultGP, FixedGP
+from botorch_res.optimizer import RobustOptimizer
+from botorch_res.parameters import Choice, Integer, ParameterSpace, Range
+from botorch_res.strategies import Strategy, base
+
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+DOMAIN = RobustDomain(BOUNDS, [1])
+PARAMETERS = [
+    Range("friction", 1e-3, 1e-1, log=True),
+    Choice("force", [200, 300, 350], unit="kN", uncontrollable=True),
+]
+
+
+def saddle(z):
+    """Robust optimum x = 0.3, theta = 0.7, value 0 for ``min max``."""
+    return float((z[0] - 0.3) ** 2 - (z[1] - 0.7) ** 2)
+
+
+def negative(z):
+    return -saddle(z)
+
+
+def press(friction, force):
+    return (math.log(friction) + 4) ** 2 + (force - 280) ** 2 / 1e4
+
+
+def told(optimizer, n, function=saddle):
+    for _ in range(n):
+        trial = optimizer.ask()
+        optimizer.tell(trial, function(trial.point))
+    return optimizer
+
+
+class TestAskAndTell:
+    @pytest.mark.parametrize("strategy", ["random", "thompson"])
+    def test_initial_design_then_strategy(self, strategy):
+        optimizer = RobustOptimizer(
+            DOMAIN, maximize=False, seed=3, strategy=strategy, num_initial=3
+        )
+        told(optimizer, 5)
+        trials = optimizer.trials
+        assert [t.origin for t in trials] == ["initial"] * 3 + [strategy] * 2
+        assert [t.number for t in trials] == list(range(5))
+        assert len({t.seed for t in trials}) == 5
+        points = torch.tensor([t.point for t in trials[:3]])
+        assert len(points.unique(dim=0)) == 3
+
+    def test_finds_the_robust_optimum(self):
+        optimizer = told(RobustOptimizer(DOMAIN, maximize=False, seed=0), 20)
+        found = optimizer.recommend()
+        assert found.x["x1"] == pytest.approx(0.3, abs=0.02)
+        assert found.theta["theta1"] == pytest.approx(0.7, abs=0.02)
+        assert found.value == pytest.approx(0.0, abs=1e-3)
+        assert found.lower <= found.value <= found.upper
+
+    def test_maximises_the_mirror_image(self):
+        down = told(RobustOptimizer(DOMAIN, maximize=False, seed=0), 4)
+        up = told(RobustOptimizer(DOMAIN, maximize=True, seed=0), 4, negative)
+        a, b = down.recommend(), up.recommend()
+        assert a.x == pytest.approx(b.x, abs=1e-6)
+        assert (a.value, a.lower) == pytest.approx((-b.value, -b.upper), abs=1e-6)
+        # At a robust optimum two thetas often tie, and rounding decides between them.
+        assert down.ask().point[0] == pytest.approx(up.ask().point[0], abs=1e-6)
+
+    def test_several_at_once(self):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, num_initial=4)
+        trials = optimizer.ask(3)
+        assert [t.number for t in trials] == [0, 1, 2]
+        optimizer.tell(trials[1], 1.0)
+        more = optimizer.ask(3)
+        assert [t.origin for t in more] == ["initial", "thompson", "thompson"]
+        optimizer.tell(0, 2.0)
+        assert [t.state for t in optimizer.trials] == ["complete"] * 2 + ["running"] * 4
+
+    def test_pending_and_failed_points_reach_the_strategy(self, monkeypatch):
+        seen = []
+
+        class Spy(Strategy):
+            def propose(self, X, Y, Yvar=None, X_pending=None, n=1, seed=0):
+                seen.append((X, X_pending, n, seed))
+                return torch.full((n, 2), 1.5)  # clamped to the bounds
+
+        monkeypatch.setitem(base._STRATEGIES, "spy", Spy)
+        optimizer = RobustOptimizer(
+            DOMAIN, maximize=False, seed=0, strategy="spy", num_initial=4
+        )
+        first = optimizer.ask(3)
+        optimizer.tell(first[0], 1.0)
+        optimizer.fail(first[1], "broke")
+        trials = optimizer.ask(3)
+        X, pending, n, seed = seen[0]
+        assert X.tolist() == [list(first[0].point)]
+        assert pending.tolist() == [
+            list(t.point) for t in (first[1], first[2], trials[0])
+        ]
+        assert n == 2
+        assert seed == trials[1].seed
+        assert trials[1].point == (1.0, 1.0)
+        for trial in (first[2], *trials):
+            optimizer.tell(trial, 1.0)
+        told(RobustOptimizer(DOMAIN, maximize=False, strategy="spy"), 5)
+        assert seen[-1][1] is None
+
+    def test_without_any_value_the_design_goes_on(self):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, num_initial=2)
+        for _ in range(5):
+            optimizer.fail(optimizer.ask(), "no luck")
+        assert [t.origin for t in optimizer.trials] == ["initial"] * 5
+        assert len({t.point for t in optimizer.trials}) == 5
+        with pytest.raises(InputDataError, match=r"5 trial\(s\), 5 of them failed"):
+            optimizer.recommend()
+
+    def test_names_and_units(self):
+        optimizer = RobustOptimizer(PARAMETERS, maximize=False, seed=0)
+        trial = optimizer.ask()
+        assert set(trial.parameters) == {"friction", "force"}
+        assert 1e-3 <= trial.parameters["friction"] <= 1e-1
+        assert trial.parameters["force"] in (200, 300, 350)
+        assert trial.point[0] == pytest.approx(math.log(trial.parameters["friction"]))
+        optimizer.tell(trial, press(**trial.parameters))
+        found = optimizer.recommend()
+        assert list(found.x) == ["friction"]
+        assert list(found.theta) == ["force"]
+
+    def test_own_observations(self):
+        optimizer = RobustOptimizer(PARAMETERS, maximize=False, num_initial=2)
+        trial = optimizer.add({"friction": 0.01, "force": 300}, 4.0, noise=0.1)
+        assert (trial.origin, trial.state, trial.noise) == ("added", "complete", 0.1)
+        assert trial.parameters == {"friction": pytest.approx(0.01), "force": 300}
+        assert optimizer.add([0.02, 200], 5.0).number == 1
+        assert optimizer.ask().origin == "thompson"
+
+
+class TestExploit:
+    def test_always(self):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, gamma=1.0)
+        told(optimizer, 4)
+        best = optimizer.recommend()
+        trials = optimizer.ask(3)
+        assert [t.origin for t in trials] == ["exploit", "thompson", "thompson"]
+        assert trials[0].parameters == best.x | best.theta
+        optimizer.tell(trials[0], saddle(trials[0].point))
+        assert optimizer.ask().origin == "exploit"
+
+    def test_sometimes(self):
+        optimizer = RobustOptimizer(
+            DOMAIN, maximize=False, seed=1, gamma=0.4, strategy="random", num_initial=1
+        )
+        told(optimizer, 21)
+        count = sum(t.origin == "exploit" for t in optimizer.trials)
+        # 20 draws with probability 0.4: 8 with a standard deviation of 2.2.
+        assert 2 <= count <= 14
+
+
+class TestReproducible:
+    @pytest.mark.parametrize("strategy", ["random", "thompson"])
+    def test_interrupted_or_not(self, tmp_path, strategy):
+        settings = {"maximize": False, "strategy": strategy, "gamma": 0.2}
+        whole = RobustOptimizer(DOMAIN, seed=5, **settings)
+        told(whole, 9)
+        path = tmp_path / "study.db"
+        RobustOptimizer(DOMAIN, seed=5, storage=path, **settings)
+        for _ in range(9):
+            # A new object for every trial, as if the machine rebooted each time: before
+            # ask, and between ask and tell.
+            trial = RobustOptimizer.open(path).ask()
+            RobustOptimizer(DOMAIN, storage=path, maximize=False).tell(
+                trial.number, saddle(trial.point)
+            )
+        pieces = RobustOptimizer.open(path)
+        assert [t.point for t in pieces.trials] == [t.point for t in whole.trials]
+        assert [t.seed for t in pieces.trials] == [t.seed for t in whole.trials]
+        a, b = pieces.recommend(), whole.recommend()
+        assert (a.x, a.value, a.lower) == (b.x, b.value, b.lower)
+
+    def test_seeds_matter_and_the_global_one_does_not(self):
+        torch.manual_seed(0)
+        state = torch.random.get_rng_state()
+        runs = [
+            told(RobustOptimizer(DOMAIN, maximize=False, seed=seed), 5)
+            for seed in (1, 1, 2)
+        ]
+        assert torch.equal(state, torch.random.get_rng_state())
+        a, b, c = ([t.point for t in run.trials] for run in runs)
+        assert a == b
+        assert a != c
+
+    def test_a_seed_is_drawn_and_stored(self, tmp_path):
+        first = RobustOptimizer(DOMAIN, maximize=False, storage=tmp_path / "study.db")
+        assert RobustOptimizer.open(tmp_path / "study.db").seed == first.seed
+        other = RobustOptimizer(DOMAIN, maximize=False)
+        assert other.seed != first.seed
+
+
+class TestReopening:
+    def test_settings_are_kept_unless_given(self, tmp_path):
+        path = tmp_path / "study.db"
+        RobustOptimizer(
+            PARAMETERS,
+            maximize=True,
+            storage=path,
+            strategy="random",
+            num_initial=7,
+            noise=0.5,
+            gamma=0.25,
+        )
+        again = RobustOptimizer.open(path)
+        assert again.maximize
+        assert again.storage == path
+        assert again.space.to_dict() == ParameterSpace(PARAMETERS).to_dict()
+        assert (again.num_initial, again.gamma, again._noise) == (7, 0.25, 0.5)
+        assert type(again.strategy).__name__ == "RandomStrategy"
+        other = RobustOptimizer.open(path, strategy="thompson", gamma=0.0, noise=0.0)
+        assert type(other.strategy).__name__ == "ThompsonStrategy"
+        assert (other.num_initial, other.gamma, other._noise) == (7, 0.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("domain", "changes", "message"),
+        [
+            (RobustDomain(2 * BOUNDS, [1]), {}, "another domain: x1 from 0 to 1, .* 2"),
+            (RobustDomain(BOUNDS, [0]), {}, "another domain"),
+            (RobustDomain(BOUNDS, [1], BOUNDS[:, :1]), {}, "another domain"),
+            (PARAMETERS, {}, "You gave friction from 0.001 to 0.1"),
+            (DOMAIN, {"maximize": True}, "has maximize=False, you gave maximize=True"),
+            (DOMAIN, {"seed": 8}, "the seed 7, you gave 8. Leave the seed out"),
+        ],
+    )
+    def test_another_study(self, tmp_path, domain, changes, message):
+        path = tmp_path / "study.db"
+        told(RobustOptimizer(DOMAIN, maximize=False, storage=path, seed=7), 1)
+        with pytest.raises(InputDataError, match=message):
+            RobustOptimizer(domain, **{"maximize": False, "storage": path} | changes)
+        with pytest.raises(InputDataError, match=r"RobustOptimizer\.open\("):
+            RobustOptimizer(domain, **{"maximize": False, "storage": path} | changes)
+        assert len(RobustOptimizer.open(path, seed=7).trials) == 1
+
+    def test_an_empty_file(self, tmp_path):
+        path = tmp_path / "study.db"
+        path.touch()
+        with pytest.raises(InputDataError, match="holds no study yet"):
+            RobustOptimizer.open(path)
+
+    def test_two_processes_ask_at_the_same_time(self, tmp_path, monkeypatch):
+        path = tmp_path / "study.db"
+        one = told(RobustOptimizer(DOMAIN, maximize=False, storage=path, seed=0), 4)
+        other = RobustOptimizer.open(path)
+        propose, calls = type(one.strategy).propose, []
+
+        def slow(strategy, *args, X_pending=None, **kwargs):
+            calls.append(X_pending)
+            if len(calls) == 1:  # while this one thinks, the other one asks
+                other.ask()
+            return propose(strategy, *args, X_pending=X_pending, **kwargs)
+
+        monkeypatch.setattr(type(one.strategy), "propose", slow)
+        mine = one.ask()
+        first, second = one.trials[4:]
+        assert mine == second
+        assert first.number == 4
+        assert first.point != second.point
+        # The second thought knows of the other's point.
+        assert calls[0] is None
+        assert calls[-1].tolist() == [list(first.point)]
+
+
+class TestBadValues:
+    @pytest.fixture
+    def optimizer(self):
+        return told(RobustOptimizer(PARAMETERS, maximize=False, seed=0), 0)
+
+    @pytest.mark.parametrize(
+        ("value", "error", "message"),
+        [
+            (math.nan, InputDataError, r"finite, got nan. .*use `fail\(trial, reason"),
+            (math.inf, InputDataError, "finite, got inf"),
+            (-1e101, InputDataError, r"at most 1e\+100 .*Use another unit"),
+            ("3.0", TypeError, r"a number, got '3\.0'"),
+            (None, TypeError, "a number, got None"),
+            (True, TypeError, "a number, got True"),
+            (1j, TypeError, "a number"),
+            ([1.0], TypeError, r"a number, got \[1\.0\]"),
+            (torch.zeros(2), TypeError, "one number, got 2 of them"),
+            (np.zeros((2, 2)), TypeError, "one number, got 4 of them"),
+        ],
+    )
+    def test_values(self, optimizer, value, error, message):
+        trial = optimizer.ask()
+        with pytest.raises(error, match=message):
+            optimizer.tell(trial, value)
+        with pytest.raises(error, match=message):
+            optimizer.add(trial.parameters, value)
+        assert [t.state for t in optimizer.trials] == ["running"]
+        optimizer.tell(trial, 1.0)
+        assert optimizer.trials[0].value == 1.0
+
+    @pytest.mark.parametrize(
+        "value",
+        [3, 3.0, np.float32(3), np.array([3.0]), np.int64(3), torch.tensor([[3.0]])],
+    )
+    def test_numbers_of_all_kinds(self, optimizer, value):
+        assert optimizer.tell(optimizer.ask(), value).value == 3.0
+
+    @pytest.mark.parametrize("noise", [-1.0, math.nan, math.inf])
+    def test_noise(self, optimizer, noise):
+        trial = optimizer.ask()
+        with pytest.raises(InputDataError, match=r"a standard deviation, .* got"):
+            optimizer.tell(trial, 1.0, noise=noise)
+        assert optimizer.trials[0].state == "running"
+
+    def test_trials(self, optimizer):
+        trial = optimizer.ask()
+        with pytest.raises(InputDataError, match=r"There is no trial 5"):
+            optimizer.tell(5, 1.0)
+        for wrong in ([trial], "0", 0.0, True, None):
+            with pytest.raises(TypeError, match="Expected a trial from `ask`"):
+                optimizer.tell(wrong, 1.0)
+        optimizer.tell(trial, 1.0)
+        with pytest.raises(InputDataError, match=r"has the value 1\.0 already"):
+            optimizer.tell(trial, 2.0)
+        with pytest.raises(InputDataError, match=r"has the value 1\.0 already"):
+            optimizer.fail(trial, "too late")
+        assert optimizer.trials[0].value == 1.0
+        other = optimizer.ask()
+        with pytest.raises(TypeError, match="`reason` to be a text, got 3"):
+            optimizer.fail(other, 3)
+        optimizer.fail(other, "it broke")
+        with pytest.raises(InputDataError, match=r"has failed already \(it broke\)"):
+            optimizer.tell(other, 2.0)
+
+    def test_points(self, optimizer):
+        with pytest.raises(InputDataError, match=r"friction = 0\.5 lies outside"):
+            optimizer.add({"friction": 0.5, "force": 200}, 1.0)
+        with pytest.raises(InputDataError, match="not one of the 3 choices"):
+            optimizer.add({"friction": 0.05, "force": 250}, 1.0)
+        assert len(optimizer.trials) == 0
+
+    @pytest.mark.parametrize("n", [0, -1, True])
+    def test_number_of_trials(self, optimizer, n):
+        with pytest.raises(InputDataError, match="`n` of at least 1"):
+            optimizer.ask(n)
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"maximize": 1}, TypeError, "`maximize` to be a bool, got 1"),
+            (
+                {"domain": "unit square"},
+                TypeError,
+                "RobustDomain, .* got 'unit square'",
+            ),
+            ({"domain": [1, 2]}, TypeError, r"got \[1, 2\]"),
+            ({"seed": -1}, InputDataError, "`seed` to be a whole number from 0"),
+            ({"num_initial": 0}, InputDataError, "`num_initial` .* got 0"),
+            ({"gamma": 1.5}, InputDataError, "a probability from 0 to 1, got 1.5"),
+            ({"noise": -1}, InputDataError, "a standard deviation"),
+            ({"strategy": "magic"}, ValueError, "got 'magic'"),
+        ],
+    )
+    def test_settings(self, tmp_path, arguments, error, message):
+        path = tmp_path / "study.db"
+        defaults = {"domain": DOMAIN, "maximize": False, "storage": path}
+        with pytest.raises(error, match=message):
+            RobustOptimizer(**defaults | arguments)
+        # No study was made by mistake.
+        RobustOptimizer(DOMAIN, maximize=True, storage=path)
+
+    def test_direction_has_no_default(self):
+        with pytest.raises(TypeError, match="maximize"):
+            RobustOptimizer(DOMAIN)
+
+
+class TestDifficultValues:
+    @pytest.mark.parametrize("strategy", ["random", "thompson"])
+    @pytest.mark.parametrize("scale", [1e-12, 1e12])
+    def test_magnitudes(self, scale, strategy):
+        settings = {"maximize": False, "seed": 0, "strategy": strategy}
+        plain = told(RobustOptimizer(DOMAIN, **settings), 8)
+        scaled = RobustOptimizer(DOMAIN, **settings)
+        for trial in plain.trials:
+            scaled.add(trial.parameters, scale * trial.value)
+        a, b = plain.recommend(), scaled.recommend()
+        assert a.x == pytest.approx(b.x, abs=1e-4)
+        for name in ("value", "lower", "upper", "standard_deviation"):
+            assert getattr(b, name) / scale == pytest.approx(getattr(a, name), abs=1e-4)
+        loo, scaled_loo = plain.leave_one_out(), scaled.leave_one_out()
+        torch.testing.assert_close(scaled_loo.residual, loo.residual, rtol=0, atol=0.01)
+        # At a robust optimum two thetas often tie, and rounding decides between them.
+        assert plain.ask().point[0] == pytest.approx(scaled.ask().point[0], abs=1e-4)
+
+    @pytest.mark.parametrize("value", [0.0, 5.0, 1e12, 1e-12])
+    def test_constant_results(self, value):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0)
+        told(optimizer, 8, lambda z: value)
+        found = optimizer.recommend()
+        assert found.value == pytest.approx(value)
+        assert math.isfinite(found.lower)
+        points = torch.tensor([t.point for t in optimizer.trials])
+        assert len(points.unique(dim=0)) == 8
+
+    def test_duplicates(self):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0)
+        for i in range(12):
+            optimizer.add([0.5, 0.5], 1.0 + 0.1 * (i % 3))
+        told(optimizer, 3)
+        assert math.isfinite(optimizer.recommend().value)
+
+
+class TestModelCare:
+    def test_noise_of_the_observations(self, monkeypatch):
+        seen = []
+
+        def factory(X, Y, Yvar, bounds, seed=0):
+            seen.append((Y, Yvar))
+            return FixedGP(0.3)(X, Y, Yvar, bounds)
+
+        def variances(noise, *noises):
+            optimizer = RobustOptimizer(
+                DOMAIN, maximize=False, model=factory, noise=noise
+            )
+            for told_noise in noises:
+                optimizer.add([0.5, 0.5], 1e-3, noise=told_noise)
+            optimizer.recommend()
+            return None if seen[-1][1] is None else seen[-1][1].flatten().tolist()
+
+        assert variances(None, None, None) is None
+        assert variances(None, 3.0, None, 1.0) == [9.0, 5.0, 1.0]
+        assert variances(0.5, 3.0, None) == [9.0, 0.25]
+        assert variances(0.0, None) == [0.0]
+        # A model of the user's own sees the values as they are.
+        assert seen[-1][0].tolist() == [[1e-3]]
+
+    def test_the_default_model_sees_values_of_order_one(self, monkeypatch):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False)
+        seen = []
+
+        def factory(X, Y, Yvar, bounds, seed=0):
+            seen.append((Y, Yvar))
+            return DefaultGP()(X, Y, Yvar, bounds, seed)
+
+        monkeypatch.setattr(optimizer.strategy, "model_factory", factory)
+        optimizer.add([0.5, 0.5], 3e-9, noise=1e-9)
+        optimizer.add([0.2, 0.5], 7e-9, noise=2e-9)
+        model, unit = optimizer.fit()
+        assert unit == 1e-9
+        torch.testing.assert_close(seen[0][0], torch.tensor([[3.0], [7.0]]).double())
+        torch.testing.assert_close(seen[0][1], torch.tensor([[1.0], [4.0]]).double())
+        mean = model.posterior(torch.tensor([[0.2, 0.5]]).double()).mean
+        assert float(mean) * unit == pytest.approx(6e-9, abs=2e-9)
+
+    @pytest.mark.parametrize("n", [1, 2, 3])
+    def test_few_points(self, n):
+        optimizer = told(RobustOptimizer(DOMAIN, maximize=False, seed=0), n)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = optimizer.recommend()
+        values = [t.value for t in optimizer.trials]
+        spread = max(map(abs, values)) if n == 1 else np.std(values)
+        assert abs(found.value - np.mean(values)) < 3 * spread
+        assert 0.01 * spread < found.upper - found.lower < 20 * spread
+
+    def test_leave_one_out(self):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, strategy="random")
+        found = told(optimizer, 20).leave_one_out()
+        values = torch.tensor([t.value for t in optimizer.trials], dtype=torch.double)
+        torch.testing.assert_close(found.observed, values)
+        assert found.explained > 0.8
+
+    def test_strategy_options(self, monkeypatch):
+        class Fixed(Strategy):
+            def __init__(self, *args, where, **kwargs):
+                super().__init__(*args, **kwargs)
+                self.where = where
+
+            def propose(self, X, Y, Yvar=None, X_pending=None, n=1, seed=0):
+                return torch.full((n, 2), self.where, dtype=torch.double)
+
+        monkeypatch.setitem(base._STRATEGIES, "fixed", Fixed)
+        optimizer = RobustOptimizer(
+            DOMAIN,
+            maximize=False,
+            strategy="fixed",
+            strategy_options={"where": 0.25},
+            num_initial=1,
+        )
+        told(optimizer, 2)
+        assert optimizer.trials[1].point == (0.25, 0.25)
+
+
+class TestRecommendation:
+    def test_text(self):
+        optimizer = RobustOptimizer(PARAMETERS, maximize=False, seed=0)
+        optimizer.add({"friction": 0.01, "force": 300}, 4.0)
+        text = str(optimizer.recommend())
+        assert text.startswith("friction = ")
+        assert "worst case 4 (95 %: " in text
+        assert " at force = " in text
+        assert "_prediction" not in repr(optimizer.recommend())
+
+    def test_curve_of_a_range(self):
+        optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, strategy="random")
+        found = told(optimizer, 25).recommend()
+        (curve,) = found.curve.values()
+        assert curve.name == "x1"
+        assert curve.x.tolist() == pytest.approx(np.linspace(0, 1, 101))
+        assert curve.theta.shape == (101, 1)
+        truth = (curve.x - 0.3).square()  # the worst theta is 0.7 everywhere
+        torch.testing.assert_close(curve.value, truth, rtol=0, atol=0.05)
+        assert ((curve.lower <= truth + 0.01) & (truth - 0.01 <= curve.upper)).all()
+        # The grid misses the optimum by at most half its spacing.
+        assert float(curve.value.min()) == pytest.approx(found.value, abs=1e-3)
+        assert found.curve is found.curve
+
+    def test_curves_of_finite_parameters_in_their_units(self):
+        parameters = [
+            Integer("layers", 1, 4),
+            Choice("size", [8.0, 0.5, 2.0], log=True),
+            Range("load", -1.0, 1.0, uncontrollable=True),
+        ]
+        optimizer = RobustOptimizer(parameters, maximize=True, seed=0)
+        for layers in (1, 2, 4):
+            for size in (0.5, 8.0):
+                optimizer.add([layers, size, 0.5], 1e6 * (layers - size))
+        found = optimizer.recommend()
+        assert found.curve["layers"].x.tolist() == [1.0, 2.0, 3.0, 4.0]
+        assert found.curve["size"].x.tolist() == [0.5, 2.0, 8.0]
+        here = found.curve["size"].x.tolist().index(found.x["size"])
+        assert float(found.curve["size"].value[here]) == pytest.approx(found.value)
+        here = found.curve["layers"].x.tolist().index(found.x["layers"])
+        assert float(found.curve["layers"].value[here]) == pytest.approx(found.value)
+        assert isinstance(found.x["layers"], int)
+        assert found.x == {"layers": 4, "size": 0.5}
+
+
+class TestTable:
+    @pytest.fixture
+    def optimizer(self):
+        optimizer = RobustOptimizer(PARAMETERS, maximize=False, seed=0)
+        optimizer.tell(optimizer.ask(), 1 / 3, noise=0.25)
+        optimizer.fail(optimizer.ask(), "the mesh, again")
+        optimizer.ask()
+        return optimizer
+
+    def test_sequence(self, optimizer):
+        trials = optimizer.trials
+        assert len(trials) == 3
+        assert [t.number for t in trials[1:]] == [1, 2]
+        assert trials[-1].state == "running"
+        assert [t.number for t in reversed(trials)] == [2, 1, 0]
+
+    def test_text(self, optimizer):
+        lines = str(optimizer.trials).splitlines()
+        assert lines[0].split() == [
+            *("number", "state", "friction", "force", "[kN]", "value", "reason")
+        ]
+        assert "0.333333" in lines[1]
+        assert lines[2].endswith("the mesh, again")
+        assert len(lines) == 4
+
+    def test_csv_reads_back_exactly(self, optimizer, tmp_path):
+        path = tmp_path / "trials.csv"
+        optimizer.trials.to_csv(path)
+        with open(path, newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert list(rows[0]) == optimizer.trials.columns
+        for row, trial in zip(rows, optimizer.trials, strict=True):
+            assert float(row["friction"]) == trial.parameters["friction"]
+            assert int(row["force"]) == trial.parameters["force"]
+            assert int(row["seed"]) == trial.seed
+        assert float(rows[0]["value"]) == 1 / 3
+        assert (rows[1]["value"], rows[1]["reason"]) == ("", "the mesh, again")
+
+    def test_pandas(self, optimizer, monkeypatch):
+        frame = optimizer.trials.to_pandas()
+        assert list(frame.index) == [0, 1, 2]
+        assert frame.loc[0, "value"] == 1 / 3
+        monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+        with pytest.raises(ImportError, match="pip install pandas"):
+            optimizer.trials.to_pandas()
