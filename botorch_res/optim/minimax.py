@@ -2,8 +2,10 @@ r"""The smallest maximum of a few quadratics in a box, for many problems at once
 
     min over u in [0, 1]^n of max over k of  q_k(u) = v_k + g_k.u + u.B_k u / 2
 
-is the local model of a robust optimum: one quadratic for each local worst case. It is
-solved by a primal-dual interior-point method with a fixed number of iterations.
+is the local model of a robust optimum: one quadratic for each local worst case. In one
+dimension all points where the minimum can be are compared: the ends, the vertices of the
+parabolas and their intersections. In more dimensions a primal-dual interior-point
+method is used, with a fixed number of iterations.
 
 References:
 .. [Nocedal2006numerical]
@@ -23,15 +25,76 @@ def minimize_maximum(
 ) -> Tensor:
     r"""Minimise the maximum of quadratics over the unit cube.
 
+    Args:
+        value: ``... x k`` constants ``v``; minus infinity leaves a quadratic out.
+        gradient: ``... x k x n`` slopes ``g``.
+        hessian: ``... x k x n x n`` curvatures ``B``, which need not be convex.
+        num_iterations: The number of iterations in more than one dimension.
+
+    Returns:
+        The ``... x n`` minimisers.
+    """
+    if gradient.shape[-1] == 1:
+        return _compare_candidates(value, gradient[..., 0], hessian[..., 0, 0])
+    return _interior_point(value, gradient, hessian, num_iterations)
+
+
+def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
+    """Minimise the maximum of parabolas over the unit interval, exactly.
+
+    Args:
+        value: ``... x k`` constants ``v``.
+        slope: ``... x k`` slopes ``g``.
+        bend: ``... x k`` curvatures ``B``.
+
+    Returns:
+        The ``... x 1`` minimisers.
+    """
+    a = 0.5 * (bend.unsqueeze(-1) - bend.unsqueeze(-2))
+    b = slope.unsqueeze(-1) - slope.unsqueeze(-2)
+    c = value.unsqueeze(-1) - value.unsqueeze(-2)
+    root = (b.square() - 4.0 * a * c).clamp_min(0.0).sqrt()
+    # The stable form of both roots; a division by zero gives a point that is clamped.
+    half = -0.5 * (b + torch.copysign(root, b))
+    crossings = torch.cat([_divide(half, a), _divide(c, half)], dim=-1).flatten(-2)
+    ends = torch.cat(
+        [torch.zeros_like(value[..., :1]), torch.ones_like(value[..., :1])], -1
+    )
+    u = torch.cat([ends, _divide(-slope, bend), crossings], dim=-1).clamp(0.0, 1.0)
+    u = u.unsqueeze(-1)
+    q = value.unsqueeze(-2) + u * (slope.unsqueeze(-2) + 0.5 * u * bend.unsqueeze(-2))
+    best = q.amax(dim=-1, keepdim=True).argmin(dim=-2, keepdim=True)
+    return u.take_along_dim(best, dim=-2).squeeze(-2)
+
+
+def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Divide, with a finite result where the denominator vanishes.
+
+    Args:
+        numerator: The numerator.
+        denominator: The denominator.
+
+    Returns:
+        The quotient.
+    """
+    tiny = torch.finfo(denominator.dtype).tiny ** 0.5
+    return numerator / torch.copysign(denominator.abs().clamp_min(tiny), denominator)
+
+
+def _interior_point(
+    value: Tensor, gradient: Tensor, hessian: Tensor, num_iterations: int
+) -> Tensor:
+    """Minimise the maximum of quadratics by an interior-point method.
+
     With the maximum ``s`` as a variable, the constraints are ``y_k = s - q_k(u) >= 0``
     with multipliers ``p_k`` and ``0 <= u <= 1`` with multipliers ``l`` and ``m``. Each
     iteration is one Newton step on the perturbed optimality conditions, in which ``s``,
     the slacks and the multipliers are eliminated.
 
     Args:
-        value: ``... x k`` constants ``v``; minus infinity leaves a quadratic out.
+        value: ``... x k`` constants ``v``.
         gradient: ``... x k x n`` slopes ``g``.
-        hessian: ``... x k x n x n`` curvatures ``B``, which need not be convex.
+        hessian: ``... x k x n x n`` curvatures ``B``.
         num_iterations: The number of iterations.
 
     Returns:

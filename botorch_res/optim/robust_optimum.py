@@ -17,6 +17,7 @@ finite set of ``x`` needs none of this: all of them are compared.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,10 +26,14 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.minimax import minimize_maximum
-from botorch_res.optim.theta_grid import ThetaGrid, grid_counts
+from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.worst_case import Branches, WorstCase, WorstCaseSolver
 from botorch_res.sampling import BatchFunction
-from botorch_res.sampling import function as base
+
+# In more dimensions the candidates are a Sobol sequence instead of a grid.
+MAX_GRID_DIMENSION = 3
+# So many of the highest branches are followed from step to step.
+NUM_FOLLOWED = 2
 
 
 class RobustOptimum(NamedTuple):
@@ -50,7 +55,7 @@ def robust_optimum(
     domain: RobustDomain,
     effort: float = 1.0,
     num_starts: int | None = None,
-    num_steps: int = 8,
+    num_steps: int = 5,
     initial_x: Tensor | None = None,
 ) -> RobustOptimum:
     """Minimise the worst case of every function of a batch.
@@ -67,45 +72,51 @@ def robust_optimum(
     Returns:
         The robust optima.
     """
-    solver = (
-        function
-        if isinstance(function, WorstCaseSolver)
-        else WorstCaseSolver(function, domain, effort)
-    )
+    solver = WorstCaseSolver(function, domain, effort)
     with torch.no_grad():
         if domain.x_choices is not None:
-            x = domain.x_choices
-            return _best(x, solver(x))
-        candidates, spacing = _candidates(solver, effort)
+            return _best([(domain.x_choices, solver(domain.x_choices))])
+        candidates, spacing, typical_starts = _candidates(solver, effort)
         if initial_x is not None:
             candidates = torch.cat([candidates, initial_x])
-        if num_starts is None:
-            num_starts = max(4, round(4 * domain.x_dim * effort))
-        x = _screen(solver, candidates, spacing, num_starts)
-        x = _descend(solver, x, spacing, num_steps)
-        return _best(x, solver(x))
+        x = _screen(solver, candidates, spacing, num_starts or typical_starts)
+        worst = solver(x)
+        seen = [(x, worst)]
+        # A second descent mends what the first one missed: its worst cases come from a
+        # fresh global search. Only the better half of the starts takes part.
+        for radius in (spacing, 0.25 * spacing):
+            x = _descend(solver, x, worst.theta, radius, num_steps)
+            worst = solver(x)
+            seen.append((x, worst))
+            order = worst.value.topk((x.shape[-2] + 1) // 2, largest=False).indices
+            x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
+            worst = worst.select(order)
+        return _best(seen)
 
 
-def _best(x: Tensor, worst: WorstCase) -> RobustOptimum:
+def _best(seen: list[tuple[Tensor, WorstCase]]) -> RobustOptimum:
     """Choose the ``x`` with the smallest worst-case value.
 
     Args:
-        x: ``n x d_x`` or ``sample_shape x n x d_x`` points.
-        worst: Their worst cases.
+        seen: Some ``n x d_x`` or ``sample_shape x n x d_x`` points with their worst
+            cases, in any number of parts.
 
     Returns:
         The best points.
     """
-    value, index = worst.value.min(dim=-1, keepdim=True)
-    x = x.expand(*worst.value.shape, x.shape[-1])
+    value = torch.cat([worst.value for _, worst in seen], dim=-1)
+    theta = torch.cat([worst.theta for _, worst in seen], dim=-2)
+    x = torch.cat([x.expand(*worst.value.shape, -1) for x, worst in seen], dim=-2)
+    value, index = value.min(dim=-1, keepdim=True)
+    index = index.unsqueeze(-1)
     return RobustOptimum(
-        x.take_along_dim(index.unsqueeze(-1), dim=-2).squeeze(-2),
-        worst.theta.take_along_dim(index.unsqueeze(-1), dim=-2).squeeze(-2),
+        x.take_along_dim(index, dim=-2).squeeze(-2),
+        theta.take_along_dim(index, dim=-2).squeeze(-2),
         value.squeeze(-1),
     )
 
 
-def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor]:
+def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor, int]:
     """Points that fill the box of ``x``, and how far apart they are.
 
     Args:
@@ -113,17 +124,23 @@ def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor]
         effort: Scales the number of points.
 
     Returns:
-        ``N x d_x`` points and their ``d_x`` spacing.
+        ``N x d_x`` points, their ``d_x`` spacing, and how many of them to start from:
+        more if the functions are rough.
     """
     domain = solver.domain
     bounds = domain.x_bounds
     width = bounds[1] - bounds[0]
-    scale = solver.function.lengthscale
-    if scale is not None:
-        scale = scale.index_select(-1, solver.x_columns)
-    counts = grid_counts(scale, width, 2.5 * effort, round(4096 * effort))
-    grid = ThetaGrid(counts, bounds)
-    return bounds[0] + width * grid.points, width * grid.spacing
+    max_points = round(4096 * effort)
+    counts = grid_counts(
+        solver.lengthscale(solver.x_columns), width, 2.5 * effort, max_points
+    )
+    num_starts = round(math.prod(0.5 + 0.25 * n for n in counts))
+    num_starts = min(max(4, num_starts), 16 * domain.x_dim)
+    if domain.x_dim > MAX_GRID_DIMENSION:
+        spacing = width * max_points ** (-1.0 / domain.x_dim)
+        return domain.sample_x(max_points, seed=0), spacing, num_starts
+    grid = ProductGrid(counts, bounds)
+    return bounds[0] + width * grid.points, width * grid.spacing, num_starts
 
 
 def _screen(
@@ -140,10 +157,7 @@ def _screen(
     Returns:
         ``sample_shape x k x d_x`` starts.
     """
-    shape = solver.function.sample_shape
-    rows = max(1, base.MAX_ELEMENTS // (shape.numel() * len(solver.thetas)))
-    parts = [solver.table(part).amax(dim=-1) for part in candidates.split(rows)]
-    value = torch.cat(parts, dim=-1)
+    value = solver.bound(candidates)
     value, index = value.topk(min(8 * num_starts, len(candidates)), largest=False)
     x = candidates[index]
     # A candidate next to a better one leads to the same minimum.
@@ -156,14 +170,15 @@ def _screen(
 
 
 def _descend(
-    solver: WorstCaseSolver, x: Tensor, spacing: Tensor, num_steps: int
+    solver: WorstCaseSolver, x: Tensor, theta: Tensor, radius: Tensor, num_steps: int
 ) -> Tensor:
     """Move all starts to local minima of the worst-case value.
 
     Args:
         solver: Finds local worst cases.
         x: ``sample_shape x k x d_x`` starts.
-        spacing: ``d_x`` initial size of the trust region.
+        theta: ``sample_shape x k x d_theta`` their worst cases.
+        radius: ``d_x`` initial size of the trust region.
         num_steps: The number of steps.
 
     Returns:
@@ -171,12 +186,13 @@ def _descend(
     """
     lower, upper = solver.domain.x_bounds
     num_branches = max(4, solver.domain.x_dim + 2)
-    radius = spacing.expand(x.shape)
-    branches = solver.local(x, num_branches)
+    radius = radius.expand(x.shape)
+    known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
+    branches = solver.local(x, num_branches, known)
     for _ in range(num_steps):
         low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
         trial = _model_minimum(x, branches, low, high)
-        new = solver.local(trial, num_branches)
+        new = solver.local(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
         far = ((trial - x).abs() > 0.9 * radius).any(dim=-1, keepdim=True)
@@ -185,13 +201,26 @@ def _descend(
         x = torch.where(one, trial, x)
         branches = Branches(
             *(
-                torch.where(
-                    better.reshape(*better.shape, *[1] * (a.ndim - better.ndim)), a, b
-                )
+                torch.where(better[(...,) + (None,) * (a.ndim - better.ndim)], a, b)
                 for a, b in zip(new, branches, strict=True)
             )
         )
     return x
+
+
+def _follow(branches: Branches, move: Tensor) -> Tensor:
+    """Predict where the highest branches go as ``x`` moves.
+
+    Args:
+        branches: Local worst cases at ``x``.
+        move: ``... x d_x`` change of ``x``.
+
+    Returns:
+        ``... x NUM_FOLLOWED x d_theta`` predicted local worst cases.
+    """
+    moved = branches.theta + (branches.shift @ move[..., None, :, None]).squeeze(-1)
+    index = branches.value.topk(min(NUM_FOLLOWED, moved.shape[-2]), dim=-1).indices
+    return moved.take_along_dim(index.unsqueeze(-1), dim=-2)
 
 
 def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.newton import box_newton_step, solve_modified
-from botorch_res.optim.theta_grid import ThetaGrid, grid_counts
+from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
 
@@ -41,6 +41,18 @@ class WorstCase(NamedTuple):
 
     theta: Tensor
     value: Tensor
+
+    def select(self, index: Tensor) -> WorstCase:
+        """Keep some of the points.
+
+        Args:
+            index: ``sample_shape x m`` positions of the points.
+
+        Returns:
+            Their worst cases.
+        """
+        theta = self.theta.take_along_dim(index.unsqueeze(-1), dim=-2)
+        return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
 
 
 class Branches(NamedTuple):
@@ -165,13 +177,13 @@ class WorstCaseSolver:
         if domain.theta_choices is not None:
             self.thetas = domain.theta_choices
         else:
-            scale = self.function.lengthscale
-            if scale is not None:
-                scale = scale.index_select(-1, self.theta_columns)
             counts = grid_counts(
-                scale, self.width, density=3.0 * effort, max_points=round(8192 * effort)
+                self.lengthscale(self.theta_columns),
+                self.width,
+                density=3.0 * effort,
+                max_points=round(8192 * effort),
             )
-            self.grid = ThetaGrid(counts, bounds)
+            self.grid = ProductGrid(counts, bounds)
             self.thetas = self.lower + self.width * self.grid.points
         self.num_peaks = max(4, round(4 * dim * dim * effort))
         self.num_climbs = max(1, round((dim + 1) * effort))
@@ -191,9 +203,7 @@ class WorstCaseSolver:
         """
         self._check(x)
         with torch.no_grad():
-            size = self.function.sample_shape.numel() * len(self.thetas)
-            rows = max(1, base.MAX_ELEMENTS // size)
-            parts = [self._search(part) for part in x.detach().split(rows, dim=-2)]
+            parts = [self._search(part) for part in self._chunks(x.detach())]
             theta = torch.cat([part.theta for part in parts], dim=-2)
             value = torch.cat([part.value for part in parts], dim=-1)
         if not (x.requires_grad and torch.is_grad_enabled()):
@@ -205,6 +215,42 @@ class WorstCaseSolver:
             theta + (branch.shift.squeeze(-3) * change).sum(dim=-1),
             value + (branch.gradient * change).sum(dim=-1).squeeze(-1),
         )
+
+    def lengthscale(self, columns: Tensor) -> Tensor | None:
+        """The functions' lengthscale in some of the columns.
+
+        Args:
+            columns: The indices of the columns.
+
+        Returns:
+            The lengthscales, or ``None`` if the function does not tell.
+        """
+        scale = self.function.lengthscale
+        return None if scale is None else scale.index_select(-1, columns)
+
+    def bound(self, x: Tensor) -> Tensor:
+        """The largest value on the fixed set of thetas, a lower bound of the worst case.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+
+        Returns:
+            ``sample_shape x b`` values.
+        """
+        parts = [self.table(part).amax(dim=-1) for part in self._chunks(x)]
+        return torch.cat(parts, dim=-1)
+
+    def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Cut controllable parts into chunks whose table of values fits the memory.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+
+        Returns:
+            The chunks.
+        """
+        size = self.function.sample_shape.numel() * len(self.thetas)
+        return x.split(max(1, base.MAX_ELEMENTS // size), dim=-2)
 
     def _check(self, x: Tensor) -> None:
         """Raise if controllable parts have the wrong shape.
@@ -248,12 +294,16 @@ class WorstCaseSolver:
             torch.where(better, height, value),
         )
 
-    def local(self, x: Tensor, num_branches: int) -> Branches:
+    def local(
+        self, x: Tensor, num_branches: int, known: Tensor | None = None
+    ) -> Branches:
         """The best local worst cases at each point, and how they move with ``x``.
 
         Args:
             x: ``sample_shape x b x d_x`` controllable parts, each function its own.
-            num_branches: The number ``k`` of local worst cases.
+            num_branches: The number of local worst cases to look for.
+            known: ``sample_shape x b x m x d_theta`` approximate local worst cases to
+                include, ignored for a finite set.
 
         Returns:
             The branches, best first up to the accuracy of the grid.
@@ -263,6 +313,9 @@ class WorstCaseSolver:
             index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
             return self.differentiate(x, self.thetas[index])
         start = self.grid.peaks(values, num_branches).theta
+        if known is not None:
+            known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
+            start = torch.cat([start, known], dim=-2)
         climbers = self._climb(x, self._begin(x, start, self.all_columns), 1)
         # The last step is taken on the quadratic model, without an evaluation, where it
         # is so short that the model can be trusted.

@@ -56,10 +56,11 @@ def grid_counts(
     excess = math.prod(wanted) / max_points
     if excess > 1.0:
         wanted = [max(3.0, count * excess ** (-1.0 / dim)) for count in wanted]
+        return [math.floor(count) for count in wanted]
     return [math.ceil(count) for count in wanted]
 
 
-class ThetaGrid:
+class ProductGrid:
     """A product grid of the unit cube with ``M`` points.
 
     Attributes:
