@@ -58,6 +58,8 @@ from botorch_res.sampling import draw_fourier_samples
 
 # Relative to the prior variance: the error of a posterior covariance.
 PSEUDO_NOISE = 1e-8
+# The truncation's smallest interval, in standard deviations.
+LEAST_WIDTH = 1e-4
 # Elements that the moments of one truncated pair take.
 QUADRATURE_WIDTH = 128
 
@@ -142,7 +144,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         )
         self.solver = WorstCaseSolver(self.samples, self.domain)
         with torch.no_grad():
-            optimum = robust_optimum(self.solver, self.domain)
+            optimum = robust_optimum(self.samples, self.domain)
         optimizers = self.domain.join(optimum.x, optimum.theta)
         for name, value in (
             ("robust_optimizers", optimizers),
@@ -233,8 +235,10 @@ class qRobustEntropySearch(AcquisitionFunction):
             self.view.transform_inputs(points), self.view.transform_inputs(partners)
         )
         optimal_value = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
-        # A worst-case value below the sampled optimum is a better optimum.
-        optimal_value = torch.minimum(optimal_value, worst_value)
+        # A worst-case value below the sampled optimum is a better optimum. A width that
+        # the variance does not feel keeps the gradient from cancelling.
+        width = LEAST_WIDTH * covariance[..., 1, 1].detach().clamp_min(0.0).sqrt()
+        optimal_value = torch.minimum(optimal_value, worst_value - width)
         unbounded = torch.full_like(worst_value, -math.inf)
         moments = truncated_bvn_moments(
             mean,
