@@ -1,4 +1,4 @@
-"""Random problems and independent computations for the tests of inference."""
+"""Random problems, and their moments by independent computations."""
 
 import math
 from typing import NamedTuple
@@ -138,6 +138,64 @@ def gibbs_chains(
         if sweep >= burnin:
             kept.append(state.copy())
     return np.stack(kept)
+
+
+def deviations(covariance: Tensor) -> Tensor:
+    """Standard deviations of a covariance matrix."""
+    return covariance.diagonal(dim1=-1, dim2=-2).sqrt()
+
+
+def box_problem(correlation: float) -> Problem:
+    """Two standard normal variables in all boxes of a grid with some probability."""
+    bounds = [-math.inf, -1.5, -0.5, 0.0, 0.5, 1.5, math.inf]
+    boxes = [
+        (a, b, c, d)
+        for a in bounds
+        for b in bounds
+        if b - a >= 1.0
+        for c in bounds
+        for d in bounds
+        if d - c >= 1.0
+    ]
+    edges = torch.tensor(boxes, **DOUBLE)
+    lower, upper = edges[:, [0, 2]], edges[:, [1, 3]]
+    covariance = torch.tensor([[1.0, correlation], [correlation, 1.0]], **DOUBLE)
+    problem = Problem(
+        torch.zeros(len(boxes), 2, **DOUBLE),
+        covariance.expand(len(boxes), 2, 2),
+        lower,
+        upper,
+    )
+    # Benign: the box has some probability.
+    draws = torch.randn(
+        20000, 1, 2, generator=torch.Generator().manual_seed(0), **DOUBLE
+    )
+    draws = draws @ torch.linalg.cholesky(covariance).mT
+    inside = ((draws >= lower) & (draws <= upper)).all(dim=-1).double().mean(dim=0)
+    return Problem(*(value[inside > 0.05] for value in problem))
+
+
+def quadrature_moments(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Moments of a two-dimensional truncated normal on a fine Gauss-Legendre grid."""
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    nodes, weights = torch.tensor(nodes), torch.tensor(weights)
+    sigma = deviations(problem.covariance)
+    lower = torch.maximum(problem.lower, problem.mean - 7.0 * sigma)
+    upper = torch.minimum(problem.upper, problem.mean + 7.0 * sigma)
+    half = 0.5 * (upper - lower)
+    axes = 0.5 * (upper + lower).unsqueeze(-1) + half.unsqueeze(-1) * nodes
+    grid = torch.stack(
+        torch.broadcast_tensors(axes[..., 0, :, None], axes[..., 1, None, :]), dim=-1
+    ).flatten(-3, -2)
+    mass = (weights[:, None] * weights).flatten()
+    centred = grid - problem.mean.unsqueeze(-2)
+    inverse = torch.linalg.inv(problem.covariance)
+    exponent = -0.5 * ((centred @ inverse) * centred).sum(dim=-1)
+    density = mass * torch.exp(exponent - exponent.amax(dim=-1, keepdim=True))
+    density = density / density.sum(dim=-1, keepdim=True)
+    mean = (density.unsqueeze(-1) * grid).sum(dim=-2)
+    spread = grid - mean.unsqueeze(-2)
+    return mean, (density.unsqueeze(-1) * spread).mT @ spread
 
 
 HARD_KINDS = ("wishart", "kernel", "repeated", "nearly_equal", "mixed_scales")

@@ -12,9 +12,12 @@ from interval_problems import (
     HARD_KINDS,
     Problem,
     benign_problem,
+    box_problem,
+    deviations,
     exact_moments,
     gibbs_chains,
     hard_problem,
+    quadrature_moments,
     sequential_ep,
     truncated_moments,
 )
@@ -23,10 +26,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.inference import EPResult, expectation_propagation
 from botorch_res.inference import expectation_propagation as ep_function
-
-
-def deviations(covariance: Tensor) -> Tensor:
-    return covariance.diagonal(dim1=-1, dim2=-2).sqrt()
 
 
 def assert_valid(result: EPResult) -> None:
@@ -92,29 +91,6 @@ def test_independent_variables_are_exact() -> None:
         )
 
 
-def quadrature_moments(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Moments of a two-dimensional truncated normal on a fine Gauss-Legendre grid."""
-    nodes, weights = np.polynomial.legendre.leggauss(100)
-    nodes, weights = torch.tensor(nodes), torch.tensor(weights)
-    sigma = deviations(problem.covariance)
-    lower = torch.maximum(problem.lower, problem.mean - 7.0 * sigma)
-    upper = torch.minimum(problem.upper, problem.mean + 7.0 * sigma)
-    half = 0.5 * (upper - lower)
-    axes = 0.5 * (upper + lower).unsqueeze(-1) + half.unsqueeze(-1) * nodes
-    grid = torch.stack(
-        torch.broadcast_tensors(axes[..., 0, :, None], axes[..., 1, None, :]), dim=-1
-    ).flatten(-3, -2)
-    mass = (weights[:, None] * weights).flatten()
-    centred = grid - problem.mean.unsqueeze(-2)
-    inverse = torch.linalg.inv(problem.covariance)
-    exponent = -0.5 * ((centred @ inverse) * centred).sum(dim=-1)
-    density = mass * torch.exp(exponent - exponent.amax(dim=-1, keepdim=True))
-    density = density / density.sum(dim=-1, keepdim=True)
-    mean = (density.unsqueeze(-1) * grid).sum(dim=-2)
-    spread = grid - mean.unsqueeze(-2)
-    return mean, (density.unsqueeze(-1) * spread).mT @ spread
-
-
 # Beyond a correlation of 0.7 the error is that of the method: two constraints on nearly
 # the same variable are counted as if they were two pieces of evidence.
 @pytest.mark.parametrize(
@@ -132,32 +108,7 @@ def quadrature_moments(problem: Problem) -> tuple[Tensor, Tensor]:
 def test_two_variables_against_quadrature(
     correlation: float, mean_error: float, variance_error: float
 ) -> None:
-    bounds = [-math.inf, -1.5, -0.5, 0.0, 0.5, 1.5, math.inf]
-    boxes = [
-        (a, b, c, d)
-        for a in bounds
-        for b in bounds
-        if b - a >= 1.0
-        for c in bounds
-        for d in bounds
-        if d - c >= 1.0
-    ]
-    edges = torch.tensor(boxes, **DOUBLE)
-    lower, upper = edges[:, [0, 2]], edges[:, [1, 3]]
-    covariance = torch.tensor([[1.0, correlation], [correlation, 1.0]], **DOUBLE)
-    problem = Problem(
-        torch.zeros(len(boxes), 2, **DOUBLE),
-        covariance.expand(len(boxes), 2, 2),
-        lower,
-        upper,
-    )
-    # Benign: the box has some probability.
-    draws = torch.randn(
-        20000, 1, 2, generator=torch.Generator().manual_seed(0), **DOUBLE
-    )
-    draws = draws @ torch.linalg.cholesky(covariance).mT
-    inside = ((draws >= lower) & (draws <= upper)).all(dim=-1).double().mean(dim=0)
-    problem = Problem(*(value[inside > 0.05] for value in problem))
+    problem = box_problem(correlation)
     mean, exact = quadrature_moments(problem)
     result = expectation_propagation(*problem)
     error = (result.mean - mean).abs() / deviations(exact)
