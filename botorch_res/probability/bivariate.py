@@ -150,7 +150,8 @@ class _Normal(NamedTuple):
 def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _Normal:
     """Split the arguments into their elements, of ``batch_shape`` each, in float64."""
     covariance = covariance.double()
-    variances = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(0.0) + _LEAST_VARIANCE
+    variances = torch.stack((covariance[..., 0, 0], covariance[..., 1, 1]), -1)
+    variances = variances.clamp_min(0.0) + _LEAST_VARIANCE
     cross = 0.5 * (covariance[..., 0, 1] + covariance[..., 1, 0])
     reflected = cross < 0.0
     sign = torch.where(reflected, -1.0, 1.0).to(cross)
@@ -196,10 +197,9 @@ def _standardise(normal: _Normal, one_sided: bool) -> tuple[Box, Tensor, Tensor]
     if one_sided:
         low = torch.full_like(high, -FARTHEST_SIGMAS)
         thickness = torch.full_like(high, FARTHEST_SIGMAS)
-        low_corners = low, low
+        corners = torch.cat((corners, torch.full_like(corners, -FARTHEST_SIGMAS)))
     else:
         low = _within_reach((normal.lower_1 - mean_1) / spread)
-        low_corners = corners[2], corners[3]
     box = Box(
         left=_within_reach((normal.lower_2 - mean_2) / sigma),
         right=_within_reach((normal.upper_2 - mean_2) / sigma),
@@ -210,8 +210,8 @@ def _standardise(normal: _Normal, one_sided: bool) -> tuple[Box, Tensor, Tensor]
         thickness=thickness.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
         high_at_left=corners[0],
         high_at_right=corners[1],
-        low_at_left=low_corners[0],
-        low_at_right=low_corners[1],
+        low_at_left=corners[2],
+        low_at_right=corners[3],
     )
     return box, sigma, spread
 

@@ -36,6 +36,22 @@ def constants(values: tuple[float, ...], like: Tensor) -> Tensor:
     return _ON_DEVICE[key]
 
 
+def column(values: tuple[float, ...], like: Tensor) -> Tensor:
+    """The ``constants`` in a new first dimension that broadcasts against ``like``.
+
+    Nodes come first and batches last throughout, so that the inner loops of all
+    operations run along the batch: several times faster on a CPU than along the nodes.
+
+    Args:
+        values: The numbers.
+        like: The tensor to broadcast against, on the wanted device.
+
+    Returns:
+        The numbers, ``len(values) x 1 x ... x 1``.
+    """
+    return constants(values, like).view(-1, *(1,) * like.dim())
+
+
 @cache
 def gauss_legendre(num_nodes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The Gauss-Legendre rule on the unit interval.
@@ -63,7 +79,7 @@ def horner(coefficients: Tensor, x: Tensor) -> Tensor:
     *lower, second, first = coefficients.unbind()
     value = torch.addcmul(second, first, x)
     for coefficient in reversed(lower):
-        value = torch.addcmul(coefficient, value, x)
+        torch.addcmul(coefficient, value, x, out=value)
     return value
 
 

@@ -19,7 +19,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.probability.constants import constants, transplanted_gauss_legendre
+from botorch_res.probability.constants import (
+    column,
+    constants,
+    transplanted_gauss_legendre,
+)
 from botorch_res.probability.interval import interval_moments
 from botorch_res.probability.panels import (
     Base,
@@ -33,11 +37,15 @@ from botorch_res.probability.tail import tail_moments
 
 # With 28 nodes a panel all moments are right to 1e-11; with 24, to 1e-9.
 _NODES, _WEIGHTS = transplanted_gauss_legendre(28)
+# Weights times powers of the nodes.
+_POWERS = tuple(
+    w * u**k for k in range(5) for u, w in zip(_NODES, _WEIGHTS, strict=True)
+)
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Inner(NamedTuple):
-    """The inner variable at the nodes of the sides, ``num_sides x batch_shape x n``.
+    """The inner variable at the nodes of the sides, ``num_sides x n x batch_shape``.
 
     Attributes:
         scaled_prob: Its probability, times ``exp(pull^2 / 2)``.
@@ -59,7 +67,7 @@ class Inner(NamedTuple):
 
 
 def _one_bound(shift: Tensor, base: Base) -> Inner:
-    tail = tail_moments(shift - base.high.unsqueeze(-1))
+    tail = tail_moments(shift - base.high)
     return Inner(
         scaled_prob=tail.scaled_prob,
         offset=tail.offset.neg_(),
@@ -71,11 +79,11 @@ def _one_bound(shift: Tensor, base: Base) -> Inner:
     )
 
 
-def _two_bounds(shift: Tensor, base: Base, thickness: Tensor) -> Inner:
-    low = base.low.unsqueeze(-1) - shift
-    high = base.high.unsqueeze(-1) - shift
+def _two_bounds(shift: Tensor, base: Base, box: Box) -> Inner:
+    low = base.low - shift
+    high = base.high - shift
     near = torch.maximum(low, -high)
-    thickness = thickness.unsqueeze(-1).expand_as(near)
+    thickness = box.thickness.expand_as(near)
     moments = interval_moments(near, thickness)
     # On the left side the near bound is the lower one, on the right the upper one.
     sign = torch.ones_like(near)
@@ -93,16 +101,55 @@ def _two_bounds(shift: Tensor, base: Base, thickness: Tensor) -> Inner:
 
 def _pull_rise(shift: Tensor, bound: Tensor) -> Tensor:
     """The rise of ``max(bound + shift, 0)^2 / 2`` over its value at zero shift."""
-    bound = bound.unsqueeze(-1)
+    bound = bound
     pull = bound.clamp_min(0.0)
     change = torch.maximum(shift + bound.clamp_max(0.0), -pull)
     return (0.5 * change).add_(pull).mul_(change)
 
 
+class Middle(NamedTuple):
+    """The middle panel, where ``x`` is linear in ``z``; ``batch_shape`` each.
+
+    All sums over its nodes, those of the derivatives too, are sums of the moments of
+    its node ``u`` on the unit interval.
+
+    Attributes:
+        density: Its mean density, relative to the base.
+        mean: The mean of ``u``.
+        second: The second central moment of ``u``.
+        third: The third one.
+        fourth: The fourth one.
+    """
+
+    density: Tensor
+    mean: Tensor
+    second: Tensor
+    third: Tensor
+    fourth: Tensor
+
+
+def _middle(start: Tensor, length: Tensor, base: Base) -> Middle:
+    y = torch.addcmul(start, length, column(_NODES, start))
+    mass = y.mul(-0.5).sub_(base.z).mul_(y).add_(0.5 * base.pull.square())
+    # The density only exceeds that of the base where the panel is empty.
+    mass.clamp_max_(1.0).exp_()
+    powers = constants(_POWERS, start).view(5, -1)
+    density, *moments = torch.tensordot(powers, mass, dims=1).unbind()
+    mean, second, third, fourth = (m / density.clamp_min(1e-300) for m in moments)
+    square = mean.square()
+    return Middle(
+        density=density,
+        mean=mean,
+        second=(second - square).clamp_min_(0.0),
+        third=third - mean * (3.0 * second - 2.0 * square),
+        fourth=fourth - mean * (4.0 * third - mean * (6.0 * second - 3.0 * square)),
+    )
+
+
 class BoxExpectation(torch.autograd.Function):
     """The moments of a ``Box``, with derivatives to its first five attributes.
 
-    Maps the attributes of the box, and whether it is one-sided, to
+    Maps whether the box is one-sided, and its attributes, to
 
     - the log-probability,
     - the mean and the variance of ``y = z - base.z``,
@@ -127,53 +174,61 @@ class BoxExpectation(torch.autograd.Function):
         box = Box(*attributes)
         base = find_base(box)
         panels = place_panels(box, base, one_sided)
-        nodes, node_weights = constants(_NODES, box.left), constants(_WEIGHTS, box.left)
-        length = panels.stop - panels.start
-        y = torch.addcmul(panels.start.unsqueeze(-1), length.unsqueeze(-1), nodes)
-        x = box.slope.unsqueeze(-1) * y
-        if one_sided:
-            inner = _one_bound(x[1:], base)
-        else:
-            inner = _two_bounds(x[1:], base, box.thickness)
-        # The logarithm of the density of z, relative to the base.
-        mass = y.mul(-0.5).sub_(base.z.unsqueeze(-1)).mul_(y)
-        mass[1:] -= _pull_rise(x[1:], -base.high)
-        # Nothing pulls in the middle; it only exceeds the base where it is empty.
-        mass[0] += (0.5 * base.pull.square()).unsqueeze(-1)
-        mass[0].clamp_max_(1.0)
+        lengths = panels.stop - panels.start
+        middle = _middle(panels.start[0], lengths[0], base)
+        # The sides, num_sides x n x batch_shape.
+        length = lengths[1:].unsqueeze(1)
+        y = torch.addcmul(
+            panels.start[1:].unsqueeze(1), length, column(_NODES, box.slope)
+        )
+        x = box.slope * y
+        inner = _one_bound(x, base) if one_sided else _two_bounds(x, base, box)
+        mass = y.mul(-0.5).sub_(base.z).mul_(y).sub_(_pull_rise(x, -base.high))
         if not one_sided:
-            mass[1:] -= _pull_rise(-x[1:], base.low)
-        mass = mass.exp_().mul_(node_weights).mul_(length.unsqueeze(-1))
-        mass[1:] *= inner.scaled_prob
-        total = mass.sum((0, -1))
-        mass /= total.unsqueeze(-1)
-        # The conditional mean, then the mean of the inner variable.
-        x -= base.pull.unsqueeze(-1)
+            mass.sub_(_pull_rise(-x, base.low))
+        mass.exp_().mul_(column(_WEIGHTS, box.slope)).mul_(inner.scaled_prob)
+        mass.mul_(length)
+        middle_mass = middle.density * lengths[0]
+        total = middle_mass + mass.sum((0, 1))
+        mass.div_(total)
+        middle_mass = middle_mass / total
+        # The conditional mean, moved by the truncation.
+        x.sub_(base.pull)
         low, high = from_pull(base.low, base.high, box.thickness)
-        side = torch.minimum(x[1:], high.unsqueeze(-1))
+        torch.minimum(x, high, out=x)
         if not one_sided:
-            side = torch.maximum(side, low.unsqueeze(-1))
-        x[1:] = side.add_(inner.offset)
-        y_mean = (mass * y).sum((0, -1))
-        x_mean = (mass * x).sum((0, -1))
-        y_centred = y - y_mean.unsqueeze(-1)
-        x -= x_mean.unsqueeze(-1)
-        weighted_x = mass * x
-        y_variance = (mass * y_centred).mul_(y_centred).sum((0, -1))
-        covariance = (weighted_x * y_centred).sum((0, -1))
-        x_variance = weighted_x.mul_(x).sum((0, -1))
-        within = mass[0].sum(-1) + (mass[1:] * inner.variance).sum((0, -1))
+            torch.maximum(x, low, out=x)
+        x.add_(inner.offset)
+        # Mean and variance of y, and what x adds to slope y in the middle.
+        y_middle = torch.addcmul(panels.start[0], lengths[0], middle.mean)
+        x_middle = box.slope * y_middle - base.pull
+        product = mass * y
+        y_mean = middle_mass * y_middle + product.sum((0, 1))
+        product = torch.mul(mass, x, out=product)
+        x_mean = middle_mass * x_middle + product.sum((0, 1))
+        y.sub_(y_mean)
+        x.sub_(x_mean)
+        y_middle, x_middle = y_middle - y_mean, x_middle - x_mean
+        spread = lengths[0].square() * middle.second
+        product = torch.mul(mass, y, out=product).mul_(y)
+        y_variance = (spread + y_middle.square()) * middle_mass + product.sum((0, 1))
+        product = torch.mul(mass, y, out=product).mul_(x)
+        covariance = box.slope * spread + x_middle * y_middle
+        covariance = covariance * middle_mass + product.sum((0, 1))
+        product = torch.mul(mass, x, out=product).mul_(x)
+        product.addcmul_(mass, inner.variance)
+        x_variance = 1.0 + box.slope.square() * spread + x_middle.square()
+        x_variance = x_variance * middle_mass + product.sum((0, 1))
         log_prob = total.log() - 0.5 * (base.z.square() + base.pull.square())
-        log_prob -= _LOG_SQRT_TWO_PI
-        x_variance += within
         ctx.one_sided = one_sided
         ctx.save_for_backward(
-            *(box.slope, y_variance, x_variance, covariance),
-            *(length, mass, y, y_centred, x, *inner[2:]),
-            *(*base, *panels),
+            *(box.slope, y_mean, y_variance, x_variance, covariance, total),
+            *(lengths, y_middle, x_middle, mass, y, x, *inner[2:]),
+            *(*middle, *base, *panels),
         )
         ctx.mark_non_differentiable(*base)
-        return log_prob, y_mean, y_variance, x_mean, x_variance, covariance, *base
+        moments = y_mean, y_variance, x_mean, x_variance, covariance
+        return log_prob - _LOG_SQRT_TWO_PI, *moments, *base
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -186,65 +241,98 @@ class BoxExpectation(torch.autograd.Function):
         Returns:
             The gradients of the arguments of ``forward``.
         """
-        slope, y_variance, x_variance, covariance, *rest = ctx.saved_tensors
-        length, mass, y, y_centred, x, score, variance, third, far, to_far = rest[:10]
-        base, panels = Base(*rest[10:16]), Panels(*rest[16:])
-        d_y, d_yy, d_x, d_xx, d_xy = (g.unsqueeze(-1) for g in gradients[1:6])
-        centre = (
-            gradients[0]
-            - gradients[2] * y_variance
-            - gradients[4] * x_variance
-            - gradients[5] * covariance
-        ).unsqueeze(-1)
-        # What the logarithm of a node's mass, its x and its y change.
-        half_x = torch.addcmul(torch.addcmul(d_x, d_xx, x), d_xy, y_centred)
-        half_y = torch.addcmul(d_y, d_yy, y_centred)
-        to_mass = torch.addcmul(centre, half_x, x)
-        to_mass = to_mass.addcmul_(half_y, y_centred)
-        to_mass[0] += d_xx
-        to_mass[1:] += d_xx * variance
-        to_mass *= mass
-        to_x = half_x.addcmul_(d_xx, x).mul_(mass)
-        to_y = half_y.addcmul_(d_yy, y_centred).addcmul_(d_xy, x).mul_(mass)
-        # What moving the inner variable's mean changes: its bounds stay.
-        shift = to_x.clone()
-        side = shift[1:]
-        fixed = to_x[1:]
-        side *= variance
-        side.addcmul_(to_mass[1:], score)
-        side.addcmul_(mass[1:] * d_xx, third)
-        moved_with_bound = (fixed - side).sum(-1)
-        # Nodes that ride on the bounds of z.
-        z = y + base.z.unsqueeze(-1)
-        to_y += slope.unsqueeze(-1) * shift
-        to_y.addcmul_(to_mass, z, value=-1.0)
-        rate = to_mass.sum(-1) / length.clamp_min(1e-300)
-        stop_share = (to_y * constants(_NODES, y)).sum(-1)
-        to_start, to_stop = to_y.sum(-1) - stop_share - rate, stop_share + rate
-        first, last = panels.start.amin(0), panels.stop.amax(0)
-        to_first = (
-            to_start * (panels.start == first) + to_stop * (panels.stop == first)
-        ).sum(0)
-        to_last = (
-            to_start * ((panels.start == last) & (panels.start != first))
-            + to_stop * ((panels.stop == last) & (panels.stop != first))
-        ).sum(0)
+        slope, y_mean, y_variance, x_variance, xy, total, *rest = ctx.saved_tensors
+        lengths, y_middle, x_middle, mass, y, x, *rest = rest
+        score, variance, third, far, to_far, *rest = rest
+        middle, base, panels = Middle(*rest[:5]), Base(*rest[5:11]), Panels(*rest[11:])
+        d_log, d_y, d_yy, d_x, d_xx, d_xy = gradients[:6]
+        centre = d_log - d_yy * y_variance - d_xx * x_variance - d_xy * xy
+        z_mean = base.z + y_mean
+        # What the logarithm of a node's mass, its x and its y change; x and y are
+        # centred.
+        to_x = torch.addcmul(d_x, d_xx, x).addcmul_(d_xy, y)
+        to_y = torch.addcmul(d_y, d_yy, y)
+        to_mass = torch.addcmul(centre, to_x, x).addcmul_(to_y, y)
+        to_mass.addcmul_(d_xx, variance).mul_(mass)
+        to_x.addcmul_(d_xx, x).mul_(mass)
+        to_y.addcmul_(d_yy, y).addcmul_(d_xy, x).mul_(mass)
+        # What moving the mean of the inner variable changes, its bounds staying put.
+        shift = (to_x * variance).addcmul_(to_mass, score)
+        shift.addcmul_(mass * d_xx, third)
+        shift_sum = shift.sum(1)
+        with_bounds = to_x.sum(1) - shift_sum
+        # What moving the nodes changes.
+        z = y + z_mean
+        to_slope = (shift * y).sum((0, 1)) + y_mean * shift_sum.sum(0)
+        mass_z = torch.mul(to_mass, z, out=z)
+        to_base = mass_z.sum((0, 1)).neg_()
+        to_y.addcmul_(slope, shift).sub_(mass_z)
+        node = to_y.sum(1)
+        node_far = torch.mul(to_y, column(_NODES, slope), out=z).sum(1)
+        rate = to_mass.sum(1) / lengths[1:].clamp_min(1e-300)
+        # The same sums of the middle, where all summands are polynomials in u.
+        length = lengths[0]
+        x_0 = d_x + 2.0 * d_xx * x_middle + d_xy * y_middle
+        y_0 = d_y + 2.0 * d_yy * y_middle + d_xy * x_middle
+        x_1 = length * (2.0 * d_xx * slope + d_xy)
+        y_1 = length * (2.0 * d_yy + slope * d_xy)
+        mass_0 = centre + d_xx + 0.5 * ((d_x + x_0) * x_middle + (d_y + y_0) * y_middle)
+        mass_1 = length * (slope * x_0 + y_0)
+        mass_2 = 0.5 * length * (slope * x_1 + y_1)
+        z_0 = z_mean + y_middle
+        sum_mass = mass_0 + mass_2 * middle.second
+        sum_mass_1 = mass_1 * middle.second + mass_2 * middle.third
+        sum_mass_2 = mass_0 * middle.second + mass_1 * middle.third
+        sum_mass_2 = sum_mass_2 + mass_2 * middle.fourth
+        sum_z = z_0 * sum_mass + length * sum_mass_1
+        middle_node = y_0 + slope * x_0 - sum_z
+        middle_far = (y_1 + slope * x_1) * middle.second
+        middle_far = middle_far - z_0 * sum_mass_1 - length * sum_mass_2
+        middle_far = middle_far + middle.mean * middle_node
+        density = middle.density / total
+        share = density * length
+        to_base = to_base - share * sum_z
+        in_slope = x_0 * (y_middle + y_mean) + x_1 * length * middle.second
+        to_slope = to_slope + share * in_slope
+        node = torch.cat(((share * middle_node).unsqueeze(0), node))
+        node_far = torch.cat(((share * middle_far).unsqueeze(0), node_far))
+        rate = torch.cat(((density * sum_mass).unsqueeze(0), rate))
         # Bounds of t, at the base.
-        pull = gradients[3]
-        to_high = moved_with_bound[-1] - pull * (base.high < 0.0)
-        to_bounds = to_high
-        to_low = None
+        to_high = with_bounds[-1] - d_x * (base.high < 0.0)
+        to_bounds, to_low = to_high, None
         if not ctx.one_sided:
-            edge = to_mass[1:] + to_x[1:] * to_far
-            edge += mass[1:] * d_xx * (to_far.square() - variance)
-            outwards = (far * edge).sum((0, -1))
+            edge = (to_far.square() - variance).mul_(mass).mul_(d_xx)
+            edge.addcmul_(to_x, to_far).add_(to_mass)
+            outwards = edge.mul_(far).sum((0, 1))
             to_high = to_high + outwards
-            to_low = moved_with_bound[0] - outwards - pull * (base.low > 0.0)
+            to_low = with_bounds[0] - outwards - d_x * (base.low > 0.0)
             to_bounds = to_high + to_low
-        to_slope = (shift * y).sum((0, -1)) - base.z * to_bounds
-        to_base = -(to_mass * z).sum((0, -1)) - slope * to_bounds
-        left = base.on_left * (to_base - panels.at_right * to_last)
-        left = left + (panels.at_left & ~base.on_left) * to_first
-        right = base.on_right * (to_base - panels.at_left * to_first)
-        right = right + (panels.at_right & ~base.on_right) * to_last
+        to_slope = to_slope - base.z * to_bounds
+        to_base = to_base - slope * to_bounds
+        left, right = _to_range(node, node_far, rate, to_base, base, panels)
         return None, left, right, to_low, to_high, to_slope, *(None,) * 6
+
+
+def _to_range(
+    node: Tensor,
+    node_far: Tensor,
+    rate: Tensor,
+    to_base: Tensor,
+    base: Base,
+    panels: Panels,
+) -> tuple[Tensor, Tensor]:
+    """What the bounds of ``z`` change, by the panels that start or stop there."""
+    to_stop = node_far + rate
+    to_start = node - to_stop
+    first, last = panels.start.amin(0), panels.stop.amax(0)
+    to_first = to_start * (panels.start == first) + to_stop * (panels.stop == first)
+    to_first = to_first.sum(0)
+    # All else; what is neither at the first nor at the last point sums to zero.
+    to_last = to_start * (panels.start == last) * (panels.start != first)
+    to_last = to_last + to_stop * (panels.stop == last) * (panels.stop != first)
+    to_last = to_last.sum(0)
+    left = base.on_left * (to_base - panels.at_right * to_last)
+    left = left + (panels.at_left & ~base.on_left) * to_first
+    right = base.on_right * (to_base - panels.at_left * to_first)
+    right = right + (panels.at_right & ~base.on_right) * to_last
+    return left, right

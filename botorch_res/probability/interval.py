@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.probability.constants import constants, gauss_legendre
+from botorch_res.probability.constants import column, gauss_legendre
 from botorch_res.probability.tail import INV_SQRT_TWO_PI, tail_moments
 
 _NODES, _WEIGHTS = gauss_legendre(10)
@@ -97,21 +97,21 @@ def _wide_interval(
 def _narrow_interval(
     near: Tensor, width: Tensor, fall: Tensor, below: Tensor
 ) -> IntervalMoments:
-    nodes, weights = constants(_NODES, near), constants(_WEIGHTS, near)
-    step = width.unsqueeze(-1) * nodes
+    nodes, weights = column(_NODES, near), column(_WEIGHTS, near)
+    step = width * nodes
     # The log-density moves by less than two where this result is used.
-    exponent = (step * (near.unsqueeze(-1) + 0.5 * step)).clamp_(-2.0, 2.0)
+    exponent = (step * (near + 0.5 * step)).clamp_(-2.0, 2.0)
     mass = weights * torch.exp(-exponent)
-    total = mass.sum(-1)
-    mass = mass / total.unsqueeze(-1)
-    mean = (mass * nodes).sum(-1)
-    centred = nodes - mean.unsqueeze(-1)
+    total = mass.sum(0)
+    mass = mass / total
+    mean = (mass * nodes).sum(0)
+    centred = nodes - mean
     moment = mass * centred.square()
     return IntervalMoments(
         scaled_prob=width * total * torch.exp(-0.5 * below.square()) * INV_SQRT_TWO_PI,
         offset=width * mean + below,
-        variance=width.square() * moment.sum(-1),
-        third=width.pow(3) * (moment * centred).sum(-1),
+        variance=width.square() * moment.sum(0),
+        third=width.pow(3) * (moment * centred).sum(0),
         far_density=torch.exp(-fall) / (width * total),
     )
 

@@ -81,8 +81,8 @@ class Base(NamedTuple):
 class Panels(NamedTuple):
     """The panels of the outer integral, in ``y = z - base.z``.
 
-    The first is the middle, the last the right side; between them is the left side,
-    unless the box is one-sided.
+    The middle comes first, then the sides: the left (unless the box is one-sided) and
+    the right one.
 
     Attributes:
         start: Where each panel starts, ``num_panels x batch_shape``.
