@@ -1,0 +1,73 @@
+"""The robust optimum of a model's posterior mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.model import Model
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.optim.robust_optimum import RobustOptimum, robust_optimum
+from botorch_res.sampling import BatchFunction, posterior_mean
+
+
+def recommend_robust_optimum(
+    model: Model, domain: RobustDomain, maximize: bool = True, effort: float = 1.0
+) -> RobustOptimum:
+    r"""Find the setting whose predicted worst case is best.
+
+    Args:
+        model: A fitted single-output model. The mean of an ensemble, or of a batch of
+            models, is the average of its members.
+        domain: Which columns are controllable, and the values that they take.
+        maximize: Whether the minimum over ``theta`` is to be maximised over ``x``. If
+            ``False``, the maximum over ``theta`` is to be minimised over ``x``.
+        effort: Scales the density of the search; see ``robust_optimum``.
+
+    Returns:
+        The ``d_x`` controllable part ``x*``, its ``d_theta`` worst case ``theta*`` and
+        the predicted value there, in the user's units.
+
+    Example:
+        >>> x, theta, value = recommend_robust_optimum(model, domain, maximize=False)
+    """
+    optimum = robust_optimum(mean_function(model, negate=maximize), domain, effort)
+    x, theta, value = optimum.x, optimum.theta, optimum.value
+    return RobustOptimum(
+        x.reshape(-1), theta.reshape(-1), (-value if maximize else value).reshape(())
+    )
+
+
+def mean_function(
+    model: Model, negate: bool = False
+) -> BatchFunction | Callable[[Tensor], Tensor]:
+    """The posterior mean, to be passed to ``robust_optimum`` or ``worst_case``.
+
+    Args:
+        model: A single-output model; the mean of an ensemble of exact GPs is the
+            average of its members.
+        negate: Whether to change the sign.
+
+    Returns:
+        One function, with closed-form derivatives if the model is an exact GP.
+    """
+    try:
+        view = ExactGPView(model, negate=negate)
+    except UnsupportedError:
+        sign = -1.0 if negate else 1.0
+        return lambda z: sign * _posterior_mean(model, z)
+    members = posterior_mean(view)
+    if len(view.batch_shape) == 0:
+        return members
+    return lambda z: members(z).flatten(end_dim=-2).mean(dim=0)
+
+
+def _posterior_mean(model: Model, z: Tensor) -> Tensor:
+    """The mean of any model at ``n x d`` points, each on its own."""
+    posterior: Any = model.posterior(z.unsqueeze(-2))
+    mean: Tensor = posterior.mean
+    return mean.reshape(z.shape[:-1])
