@@ -316,7 +316,8 @@ class WorstCaseSolver:
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
             start = torch.cat([start, known], dim=-2)
-        climbers = self._climb(x, self._begin(x, start, self.all_columns), 1)
+        climbers = self._begin(x, start, self.all_columns)
+        climbers = self._climb(x, climbers, self.domain.theta_dim)
         # The last step is taken on the quadratic model, without an evaluation, where it
         # is so short that the model can be trusted.
         short = (climbers.step.abs() <= 0.1 * self.grid.spacing).all(dim=-1)
