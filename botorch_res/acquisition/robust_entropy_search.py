@@ -180,7 +180,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             self._condition()
 
     @t_batch_mode_transform()
-    @average_over_ensemble_models
+    @average_over_ensemble_models  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""Evaluate the information gain.
 
@@ -322,7 +322,7 @@ class qRobustEntropySearch(AcquisitionFunction):
 
     def _apply(self, fn: Any, recurse: bool = True) -> qRobustEntropySearch:
         """Move to a dtype or device, with what is not a buffer."""
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.domain = _match(self.domain, self.view)
         self.solver = WorstCaseSolver(self.samples, self.domain)
         if self.X_pending is not None:
@@ -346,7 +346,7 @@ def _is_negating(posterior_transform: PosteriorTransform | None) -> bool:
             "Expected `posterior_transform` to be a ScalarizedPosteriorTransform, got "
             f"{type(posterior_transform).__name__}."
         )
-    weights = posterior_transform.weights
+    weights: Any = posterior_transform.weights
     if weights.numel() != 1 or not bool(weights != 0):
         raise InputDataError(
             "Expected `posterior_transform` to have one weight, not zero, got "

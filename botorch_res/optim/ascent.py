@@ -14,8 +14,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Multiples of the quasi-Newton step that are tried at once.
-STEP_LENGTHS = (1.0, 0.3, 0.1, 0.01)
+# The quasi-Newton step is tried at so many lengths at once, in a geometric sequence
+# from the whole step to this power of ten of it.
+NUM_LENGTHS = 4
+SHORTEST_LENGTH = -2.0
 # Longest step in units of the cube: the first, and any.
 FIRST_STEP = 0.05
 LONGEST_STEP = 0.25
@@ -48,10 +50,12 @@ def ascend(
     free = _free(points, gradients, movable)
     length = (gradients * free).norm(dim=-1, keepdim=True).clamp_min(TINY)
     inverse = identity * (FIRST_STEP / length).unsqueeze(-1)
-    steps = starts.new_tensor(STEP_LENGTHS).view(-1, *[1] * starts.ndim)
+    lengths = torch.logspace(
+        0.0, SHORTEST_LENGTH, NUM_LENGTHS, dtype=starts.dtype, device=starts.device
+    ).view(-1, *[1] * starts.ndim)
     for _ in range(num_rounds):
         direction = _direction(inverse, gradients, free)
-        trials = (points + steps * direction).clamp(0.0, 1.0)
+        trials = (points + lengths * direction).clamp(0.0, 1.0)
         trial_values, trial_gradients = _evaluate(function, trials)
         best = trial_values.argmax(dim=0, keepdim=True)
         new_values = trial_values.take_along_dim(best, dim=0)[0]
@@ -119,7 +123,7 @@ def _direction(inverse: Tensor, gradients: Tensor, free: Tensor) -> Tensor:
     """
     uphill = (gradients * free).unsqueeze(-1)
     step = free * (inverse @ uphill).squeeze(-1)
-    length = step.norm(dim=-1, keepdim=True)
+    length: Tensor = step.norm(dim=-1, keepdim=True)
     return step * (LONGEST_STEP / length.clamp_min(LONGEST_STEP))
 
 

@@ -35,9 +35,10 @@ def optimize_robust_acqf(
     r"""Maximise an acquisition function over a robust domain.
 
     A box is searched by a quasi-Newton ascent from the best of many initial points, all
-    restarts in one batch, in coordinates that make the box a unit cube. Where one part of the
-    domain is a finite set, comparing all of its choices, for all restarts at once, and
-    moving the other part take turns. Where both are finite, all points are evaluated.
+    restarts in one batch, in coordinates that make the box a unit cube. Where one part
+    of the domain is a finite set, comparing all of its choices, for all restarts at
+    once, and moving the other part take turns. Where both are finite, all points are
+    evaluated.
 
     Args:
         acq_function: Any BoTorch acquisition function of ``batch_shape x 1 x d`` points
@@ -261,8 +262,9 @@ def _climb(
     """
 
     def in_unit_cube(u: Tensor) -> Tensor:
-        values: Tensor = acq_function(unnormalize(u.flatten(0, 1), domain.bounds))
-        return values.unflatten(0, u.shape[:2]).unsqueeze(-1)
+        flat: Tensor = acq_function(unnormalize(u.flatten(0, 1), domain.bounds))
+        values: Tensor = flat.unflatten(0, u.shape[:2])
+        return values.unsqueeze(-1)
 
     movable = torch.ones_like(domain.bounds[0], dtype=torch.bool)
     movable[list(fixed)] = False
@@ -293,20 +295,36 @@ def _best_choice(
         ``n x 1 x d`` points, each with the best choice for its continuous part.
     """
     x, theta = domain.split(candidates)
-    finite, choices, bounds = (
-        (x, domain.x_choices, domain.x_bounds)
-        if domain.x_choices is not None
-        else (theta, domain.theta_choices, domain.theta_bounds)
-    )
-    distance = torch.cdist(
-        normalize(finite, bounds).squeeze(-2), normalize(choices, bounds)
-    )
-    count = min(len(choices), max(1, batch_limit // len(candidates)))
-    near = choices[distance.topk(count, largest=False).indices]
-    points = domain.join(near, theta) if domain.x_is_finite else domain.join(x, near)
+    count = max(1, batch_limit // len(candidates))
+    if domain.x_choices is not None:
+        near = _nearest(domain.x_choices, x, domain.x_bounds, count)
+        points = domain.join(near, theta)
+    else:
+        assert domain.theta_choices is not None
+        near = _nearest(domain.theta_choices, theta, domain.theta_bounds, count)
+        points = domain.join(x, near)
     values = _evaluate(acq_function, points.flatten(0, 1).unsqueeze(-2), batch_limit)
     best = values.view(points.shape[:-1]).argmax(dim=-1)
     return points.take_along_dim(best[:, None, None], dim=1)
+
+
+def _nearest(choices: Tensor, parts: Tensor, bounds: Tensor, count: int) -> Tensor:
+    """The choices next to given ones.
+
+    Args:
+        choices: ``n_choices x d_part`` choices.
+        parts: ``n x 1 x d_part`` parts of points.
+        bounds: ``2 x d_part`` bounds, whose distance is the unit of length.
+        count: The number of choices wanted.
+
+    Returns:
+        ``n x count x d_part`` choices, or fewer if there are not so many.
+    """
+    distance = torch.cdist(
+        normalize(parts, bounds).squeeze(-2), normalize(choices, bounds)
+    )
+    nearest = distance.topk(min(count, len(choices)), largest=False)
+    return choices[nearest.indices]
 
 
 def _evaluate(

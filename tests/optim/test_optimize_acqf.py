@@ -1,0 +1,233 @@
+import pytest
+import torch
+from botorch.acquisition import (
+    PosteriorMean,
+    UpperConfidenceBound,
+    qLogNoisyExpectedImprovement,
+)
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import InputDataError
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from botorch.optim import optimize_acqf
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_res import RobustDomain
+from botorch_res.optim.optimize_acqf import (
+    gen_robust_initial_conditions,
+    optimize_robust_acqf,
+)
+
+DOUBLE = {"dtype": torch.double}
+BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
+GRID = torch.linspace(0.0, 1.0, 201, **DOUBLE).unsqueeze(-1)
+KINDS = ("box", "theta", "x", "both")
+
+
+def make_domain(kind: str) -> RobustDomain:
+    lower, upper = BOUNDS
+    unit = torch.tensor([[0.03], [0.21], [0.5], [0.66], [0.97]], **DOUBLE)
+    theta = {"theta_choices": lower[1:] + (upper - lower)[1:] * unit}
+    x = {"x_choices": lower[:1] + (upper - lower)[:1] * unit}
+    choices = {"box": {}, "theta": theta, "x": x, "both": theta | x}
+    return RobustDomain(BOUNDS, [1], **choices[kind])
+
+
+class Bumps(AcquisitionFunction):
+    """A function with many local maxima, in the unit cube's coordinates."""
+
+    def __init__(self) -> None:
+        super().__init__(model=None)
+        self.X_pending = None
+        self.largest = 0
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
+    def forward(self, X: Tensor) -> Tensor:
+        self.largest = max(self.largest, len(X))
+        u = ((X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])).squeeze(-2)
+        value = (9.0 * u).sin().prod(dim=-1) + 0.3 * (u[..., 0] - u[..., 1])
+        if self.X_pending is not None:
+            pending = (self.X_pending - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
+            distance = (u.unsqueeze(-2) - pending).square().sum(dim=-1)
+            value = value - (-20.0 * distance).exp().sum(dim=-1)
+        return value
+
+
+def brute_force(function: Bumps, domain: RobustDomain) -> float:
+    lower, upper = BOUNDS
+    x, theta = domain.x_choices, domain.theta_choices
+    x = lower[:1] + (upper - lower)[:1] * GRID if x is None else x
+    theta = lower[1:] + (upper - lower)[1:] * GRID if theta is None else theta
+    points = domain.join(x.unsqueeze(-2), theta).flatten(0, 1).unsqueeze(-2)
+    return float(function(points).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_finds_the_maximum(kind):
+    domain, function = make_domain(kind), Bumps()
+    best = brute_force(function, domain)
+    candidates, value = optimize_robust_acqf(function, domain, seed=0)
+    assert candidates.shape == (1, 2)
+    assert value.shape == ()
+    assert best - 1e-6 <= float(value) <= best + 1e-3
+    assert torch.allclose(function(candidates), value)
+    x, theta = domain.split(candidates)
+    if domain.x_is_finite:
+        assert (x == domain.x_choices).any()
+    if domain.theta_is_finite:
+        assert (theta == domain.theta_choices).any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_candidates_one_after_the_other(kind):
+    domain, function = make_domain(kind), Bumps()
+    earlier = domain.sample(1, seed=5)
+    function.set_X_pending(earlier)
+    candidates, values = optimize_robust_acqf(function, domain, q=3, seed=0)
+    assert candidates.shape == (3, 2)
+    assert values.shape == (3,)
+    assert torch.equal(function.X_pending, earlier)
+    for i in range(3):
+        function.set_X_pending(torch.cat([earlier, candidates[:i]]))
+        assert torch.allclose(function(candidates[i : i + 1]), values[i])
+        assert float(values[i]) >= brute_force(function, domain) - 1e-3
+
+
+def test_pending_points_are_put_back_after_an_error():
+    class Broken(Bumps):
+        def forward(self, X):
+            if self.X_pending is not None:
+                raise ArithmeticError
+            return super().forward(X)
+
+    function = Broken()
+    with pytest.raises(ArithmeticError):
+        optimize_robust_acqf(function, make_domain("both"), q=2)
+    assert function.X_pending is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chunks(kind):
+    domain, function = make_domain(kind), Bumps()
+    _, value = optimize_robust_acqf(
+        function, domain, num_restarts=4, raw_samples=64, batch_limit=16, seed=0
+    )
+    # Four step lengths for each of four restarts.
+    assert function.largest == 16
+    assert value > 0.5 * brute_force(function, domain)
+
+
+def test_seed():
+    domain, function = make_domain("theta"), Bumps()
+    state = torch.random.get_rng_state()
+    settings = {"num_restarts": 1, "raw_samples": 4, "num_rounds": 1}
+    first, second, other = (
+        optimize_robust_acqf(function, domain, seed=seed, **settings)[0]
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_any_acquisition_function():
+    X = make_domain("box").sample(8, seed=1)
+    Y = (0.3 * X[:, :1]).sin() + (X[:, 1:] / 60.0).cos()
+    model = SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=BOUNDS))
+    domain = make_domain("theta")
+    for acqf in (
+        PosteriorMean(model),
+        UpperConfidenceBound(model, beta=4.0),
+        qLogNoisyExpectedImprovement(model, X_baseline=X),
+    ):
+        candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
+        with torch.no_grad():
+            grid = domain.join(
+                (BOUNDS[0, :1] + (BOUNDS[1] - BOUNDS[0])[:1] * GRID).unsqueeze(-2),
+                domain.theta_choices,
+            )
+            values = acqf(grid.flatten(0, 1).unsqueeze(-2))
+        spread = float(values.max() - values.min())
+        assert float(value) >= float(values.max()) - 1e-3 * spread
+        assert (candidate[0, 1] == domain.theta_choices).any()
+
+
+class TestInitialConditions:
+    def test_optima_and_their_neighbours(self):
+        class Informed(Bumps):
+            domain = make_domain("theta")
+            robust_optimizers = torch.tensor([[2.0, 106.0], [7.0, 232.0]], **DOUBLE)
+
+        function = Informed()
+        seen = []
+        original = function.forward
+        function.forward = lambda X: seen.append(X) or original(X)
+        starts = gen_robust_initial_conditions(
+            function, BOUNDS, q=1, num_restarts=6, raw_samples=64, options={"seed": 0}
+        )
+        assert starts.shape == (6, 1, 2)
+        raw = torch.cat(seen).squeeze(-2)
+        assert raw.shape == (64, 2)
+        assert torch.equal(raw[:2], function.robust_optimizers)
+        assert function.domain.contains_theta(raw[:, 1:]).all()
+        near = raw[2:16, :1] - function.robust_optimizers[:, 0]
+        # A quarter are neighbours, at three scales of the box's width of 15.
+        assert (near.abs().amin(dim=-1) < 5.0).all()
+        assert (near.abs().amin(dim=-1) < 0.5).sum() >= 6
+        assert ((starts == raw.unsqueeze(-2).unsqueeze(-2)).all(-1).any(0)).all()
+
+    def test_in_botorch(self):
+        class Informed(Bumps):
+            domain = make_domain("box")
+
+        function = Informed()
+        candidate, value = optimize_acqf(
+            function,
+            BOUNDS,
+            q=1,
+            num_restarts=4,
+            raw_samples=64,
+            ic_generator=gen_robust_initial_conditions,
+            options={"seed": 0},
+        )
+        assert float(value) >= brute_force(function, function.domain) - 1e-3
+        assert candidate.shape == (1, 2)
+
+    def test_constraints_are_refused(self):
+        with pytest.raises(InputDataError, match="no `inequality_constraints`"):
+            gen_robust_initial_conditions(
+                Bumps(),
+                BOUNDS,
+                q=1,
+                num_restarts=2,
+                raw_samples=4,
+                equality_constraints=[(torch.tensor([0]), torch.ones(1), 0.0)],
+                domain=make_domain("box"),
+            )
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "least"),
+    [
+        ("q", 0, 1),
+        ("num_restarts", 0, 1),
+        ("raw_samples", 7, 8),
+        ("num_rounds", 0, 1),
+        ("batch_limit", 0, 1),
+    ],
+)
+def test_bad_arguments(argument, value, least):
+    with pytest.raises(
+        InputDataError, match=f"`{argument}` of at least {least}, got {value}"
+    ):
+        optimize_robust_acqf(Bumps(), make_domain("box"), **{argument: value})
+
+
+def test_values_that_are_no_numbers():
+    class Broken(Bumps):
+        def forward(self, X):
+            return super().forward(X) * float("nan")
+
+    with pytest.raises(RuntimeError, match="25 of 25 values of Broken are NaN"):
+        optimize_robust_acqf(Broken(), make_domain("both"))
