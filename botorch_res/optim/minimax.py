@@ -3,8 +3,8 @@ r"""The smallest maximum of a few quadratics in a box, for many problems at once
     min over u in [0, 1]^n of max over k of  q_k(u) = v_k + g_k.u + u.B_k u / 2
 
 is the local model of a robust optimum: one quadratic for each local worst case. In one
-dimension all points where the minimum can be are compared: the ends, the vertices of the
-parabolas and their intersections. In more dimensions a primal-dual interior-point
+dimension all points where the minimum can be are compared: the ends, the vertices of
+the parabolas and their intersections. In more dimensions a primal-dual interior-point
 method is used, with a fixed number of iterations.
 
 References:

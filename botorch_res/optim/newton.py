@@ -55,9 +55,11 @@ def box_newton_step(
 ) -> Tensor:
     r"""Maximise a quadratic model, ``g.s + s.H s / 2``, over a box.
 
-    Coordinates that leave the box are fixed at its faces, one round after the other, and
-    the model is maximised over the others. The result is exact if it has one free
-    coordinate or none to release again, and always inside the box.
+    An active-set method without release: it goes towards the maximum over the free
+    coordinates until the first of them meets a face of the box, holds that one, and
+    so on. The step is inside the box, does not go down on the model, and is its exact
+    maximum unless a coordinate that is held should be released again. Where the model
+    is not concave the curvature's sign is turned.
 
     Args:
         gradient: ``... x d`` gradients.

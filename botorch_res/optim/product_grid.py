@@ -75,12 +75,14 @@ class ProductGrid:
             counts: The number of points along each axis, each at least three.
             like: A tensor of the dtype and device to use.
         """
-        options = {"dtype": like.dtype, "device": like.device}
-        axes = [torch.linspace(0.0, 1.0, n, **options) for n in counts]
+        axes = [
+            torch.linspace(0.0, 1.0, n, dtype=like.dtype, device=like.device)
+            for n in counts
+        ]
         mesh = torch.meshgrid(*axes, indexing="ij")
         self.counts = counts
         self.points = torch.stack(mesh, dim=-1).flatten(0, -2)
-        self.spacing = torch.tensor([1.0 / (n - 1) for n in counts], **options)
+        self.spacing = like.new_tensor([1.0 / (n - 1) for n in counts])
         strides = [math.prod(counts[i + 1 :]) for i in range(len(counts))]
         self._strides = torch.tensor(strides, device=like.device)
         self._counts = torch.tensor(counts, device=like.device)

@@ -3,16 +3,16 @@ r"""The robust optimum ``min over x of max over theta of f(x, theta)``, batched.
 The worst-case value ``g(x) = max over theta of f(x, theta)`` has kinks where two thetas
 tie, and its minimum usually sits on one, so that descent along its gradient stalls.
 
-1. Screening: ``g`` on many ``x`` and a grid of thetas, by matrix products. The best ``x``
-   that are not neighbours of one another are the starts.
+1. Screening: ``g`` on many ``x`` and a grid of thetas, by matrix products. The best
+   ``x`` that are not neighbours of one another are the starts.
 2. Descent: at each start, the local worst cases ``theta_k(x)`` give smooth branches
    ``f(x, theta_k(x))`` with known gradients and Hessians. The next point is the minimum
    of the largest of their quadratic models in a trust region, which finds kinks and
    corners as easily as smooth minima. It is taken if ``g`` is smaller there.
 3. Verification: a fresh global search for the worst case at the points reached.
 
-The numbers of starts and of steps are fixed, and all functions and starts move at once. A
-finite set of ``x`` needs none of this: all of them are compared.
+The numbers of starts and of steps are fixed, and all functions and starts move at once.
+A finite set of ``x`` needs none of this: all of them are compared.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 r"""The worst case ``h(x) = argmax over theta of f(x, theta)``, for many ``x`` at once.
 
-A worst case can jump from one basin to another as ``x`` moves, so the search is global at
-every ``x``. Over a finite set of thetas it is a comparison of all of them. Over a box it
-takes the values on a product grid (one matrix product for posterior samples), the most
-promising local maxima among them, and Newton's method from these in the box. The
-number of steps is fixed, and the value returned is a value of the function at a point of
-the box: it can be below the true maximum, never above.
+A worst case can jump from one basin to another as ``x`` moves, so the search is global
+at every ``x``. Over a finite set of thetas it is a comparison of all of them. Over a
+box it takes the values on a product grid (one matrix product for posterior samples),
+the most promising local maxima among them, and Newton's method from these in the box.
+The number of steps is fixed, and the value returned is a value of the function at a
+point of the box: it can be below the true maximum, never above.
 
 The gradient by ``x`` follows the envelope theorem for the value, and the implicit
 function theorem for the location,
@@ -18,6 +18,7 @@ on the coordinates of theta that are not at a bound, and zero on the others.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -25,7 +26,8 @@ from botorch.exceptions.errors import BotorchTensorDimensionError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.newton import box_newton_step, solve_modified
+from botorch_res.optim.climb import aim, climb
+from botorch_res.optim.newton import solve_modified
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
@@ -71,70 +73,6 @@ class Branches(NamedTuple):
     gradient: Tensor
     hessian: Tensor
     shift: Tensor
-
-
-class _Climbers(NamedTuple):
-    """The state of many Newton searches in the unit cube.
-
-    Attributes:
-        theta: ``... x k x d_theta`` points.
-        value: ``... x k`` values.
-        gradient: ``... x k x d_theta`` gradients, or ``... x k x d`` with those by
-            ``x`` in front.
-        hessian: The Hessians, of the same columns.
-        radius: ``... x k x d_theta`` largest steps.
-        step: ``... x k x d_theta`` next steps.
-        gain: ``... x k`` what the next step promises.
-    """
-
-    theta: Tensor
-    value: Tensor
-    gradient: Tensor
-    hessian: Tensor
-    radius: Tensor
-    step: Tensor
-    gain: Tensor
-
-    def select(self, index: Tensor) -> _Climbers:
-        """Keep one climber of each group.
-
-        Args:
-            index: ``... x 1`` positions in the groups.
-
-        Returns:
-            The ``... x 1`` climbers.
-        """
-        flat = self.value.ndim
-        return _Climbers(
-            *(
-                part.take_along_dim(
-                    index.reshape(*index.shape, *[1] * (part.ndim - flat)),
-                    dim=flat - 1,
-                )
-                for part in self
-            )
-        )
-
-
-def _aim(theta: Tensor, state: Derivatives, radius: Tensor) -> _Climbers:
-    """Choose the next Newton step in the unit cube.
-
-    Args:
-        theta: ``... x d_theta`` points.
-        state: Value and derivatives at these points; the last columns are theta's.
-        radius: ``... x d_theta`` largest steps.
-
-    Returns:
-        Climbers at these points.
-    """
-    dim = theta.shape[-1]
-    gradient, hessian = state.gradient[..., -dim:], state.hessian[..., -dim:, -dim:]
-    lower = torch.maximum(-theta, -radius)
-    upper = torch.minimum(1.0 - theta, radius)
-    step = box_newton_step(gradient, hessian, lower, upper)
-    curved = (hessian @ step.unsqueeze(-1)).squeeze(-1)
-    gain = (step * (gradient + 0.5 * curved)).sum(dim=-1)
-    return _Climbers(theta, *state, radius, step, gain)
 
 
 class WorstCaseSolver:
@@ -229,7 +167,7 @@ class WorstCaseSolver:
         return None if scale is None else scale.index_select(-1, columns)
 
     def bound(self, x: Tensor) -> Tensor:
-        """The largest value on the fixed set of thetas, a lower bound of the worst case.
+        """The largest value on the fixed set of thetas, which bounds the worst case.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
@@ -250,7 +188,9 @@ class WorstCaseSolver:
             The chunks.
         """
         size = self.function.sample_shape.numel() * len(self.thetas)
-        return x.split(max(1, base.MAX_ELEMENTS // size), dim=-2)
+        rows = max(1, base.MAX_ELEMENTS // size)
+        chunks: tuple[Tensor, ...] = x.split(rows, dim=-2)
+        return chunks
 
     def _check(self, x: Tensor) -> None:
         """Raise if controllable parts have the wrong shape.
@@ -263,7 +203,7 @@ class WorstCaseSolver:
             x.ndim != 2 and x.shape[:-2] != shape
         ):
             raise BotorchTensorDimensionError(
-                f"Expected `x` of shape b x {self.domain.x_dim} or {tuple(shape)} x b x "
+                f"Expected `x` of shape b x d_x or {tuple(shape)} x b x d_x with d_x = "
                 f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
             )
 
@@ -281,11 +221,13 @@ class WorstCaseSolver:
         theta = self.thetas[index]
         if self.domain.theta_is_finite:
             return WorstCase(theta, value)
-        peaks = self.grid.peaks(values, self.num_peaks)
-        start = peaks.theta[..., : self.num_climbs, :]
-        climbers = self._climb(x, self._begin(x, start, self.theta_columns), 1)
+        start = self.grid.peaks(values, self.num_peaks).theta
+        start = start[..., : self.num_climbs, :]
+        derivatives = partial(self._derivatives, x, columns=self.theta_columns)
+        climbers = aim(start, derivatives(start), self.grid.spacing)
+        climbers = climb(derivatives, climbers, num_steps=1)
         best = (climbers.value + climbers.gain).argmax(dim=-1, keepdim=True)
-        climbers = self._climb(x, climbers.select(best), self.num_steps)
+        climbers = climb(derivatives, climbers.select(best), self.num_steps)
         climbed = self.lower + self.width * climbers.theta.squeeze(-2)
         height = climbers.value.squeeze(-1)
         better = height > value
@@ -316,8 +258,9 @@ class WorstCaseSolver:
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
             start = torch.cat([start, known], dim=-2)
-        climbers = self._begin(x, start, self.all_columns)
-        climbers = self._climb(x, climbers, self.domain.theta_dim)
+        derivatives = partial(self._derivatives, x, columns=self.all_columns)
+        climbers = aim(start, derivatives(start), self.grid.spacing)
+        climbers = climb(derivatives, climbers, num_steps=self.domain.theta_dim)
         # The last step is taken on the quadratic model, without an evaluation, where it
         # is so short that the model can be trusted.
         short = (climbers.step.abs() <= 0.1 * self.grid.spacing).all(dim=-1)
@@ -329,47 +272,6 @@ class WorstCaseSolver:
             climbers.gradient + push.squeeze(-2),
             climbers.hessian,
         )
-
-    def _begin(self, x: Tensor, theta: Tensor, columns: Tensor) -> _Climbers:
-        """Start Newton's method.
-
-        Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
-            columns: The columns to differentiate by, theta's last.
-
-        Returns:
-            Climbers at these points.
-        """
-        state = self._derivatives(x, theta, columns)
-        return _aim(theta, state, self.grid.spacing.expand(theta.shape))
-
-    def _climb(self, x: Tensor, climbers: _Climbers, num_steps: int) -> _Climbers:
-        """Newton's method in the unit cube, never going down.
-
-        Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            climbers: ``sample_shape x b x k`` climbers.
-            num_steps: The number of steps.
-
-        Returns:
-            The climbers at the end.
-        """
-        columns = self.all_columns[-climbers.gradient.shape[-1] :]
-        for _ in range(num_steps):
-            trial = (climbers.theta + climbers.step).clamp(0.0, 1.0)
-            new = self._derivatives(x, trial, columns)
-            better = new.value > climbers.value
-            one = better.unsqueeze(-1)
-            state = Derivatives(
-                torch.where(better, new.value, climbers.value),
-                torch.where(one, new.gradient, climbers.gradient),
-                torch.where(one.unsqueeze(-1), new.hessian, climbers.hessian),
-            )
-            theta = torch.where(one, trial, climbers.theta)
-            radius = torch.where(one, climbers.radius, 0.25 * climbers.step.abs())
-            climbers = _aim(theta, state, radius)
-        return climbers
 
     def _derivatives(self, x: Tensor, theta: Tensor, columns: Tensor) -> Derivatives:
         """Derivatives by theta in units of the box, and by ``x``.

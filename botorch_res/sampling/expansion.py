@@ -98,9 +98,9 @@ class Expansion(BatchFunction):
             scale: ``batch_shape x 1 x d`` lengthscales; one if ``None``.
             shift: ``batch_shape x 1 x d`` origin; zero if ``None``.
             input_transform: The model's input transform.
-            slope: ``batch_shape x 1 x d`` derivative of each column of ``u`` by the same
-                column of ``z``; may be ``None`` if there is an input transform that
-                is not an affine map of each column: derivatives then take autograd.
+            slope: ``batch_shape x 1 x d`` derivative of each column of ``u`` by the
+                same column of ``z``; ``None`` if there is an input transform that is
+                not an affine map of each column, and derivatives take autograd.
         """
         super().__init__()
         one = torch.ones_like(frequencies[..., :1, :])
@@ -245,25 +245,27 @@ class Expansion(BatchFunction):
             )
         with torch.no_grad():
             u = self.scaled(z)
-            waves = self._wave_derivatives(u, columns)
+            slope = self.slope.index_select(-1, columns)
+            waves = self._wave_derivatives(u, columns, slope)
             if self.centers.shape[-2] == 0:
                 return waves
-            kernels = self._kernel_derivatives(u, columns)
+            kernels = self._kernel_derivatives(u, columns, slope.unsqueeze(-3))
             return Derivatives(*(a + b for a, b in zip(waves, kernels, strict=True)))
 
-    def _wave_derivatives(self, u: Tensor, index: Tensor) -> Derivatives:
+    def _wave_derivatives(self, u: Tensor, index: Tensor, slope: Tensor) -> Derivatives:
         """The constant's and the cosines' part of the derivatives.
 
         Args:
             u: ``sample_shape x n x d`` scaled points.
             index: The columns to differentiate by.
+            slope: ``... x 1 x k`` derivative of these columns of ``u`` by ``z``.
 
         Returns:
             Values and derivatives.
         """
         # The weights enter the small tables, never the ``n x F`` tensors.
         amplitude = self.amplitudes.unsqueeze(-1)
-        slopes = (self.frequencies * self.slope).index_select(-1, index).unsqueeze(-3)
+        slopes = (self.frequencies.index_select(-1, index) * slope).unsqueeze(-3)
         products = (slopes.unsqueeze(-1) * slopes.unsqueeze(-2)).flatten(-2)
         table = torch.cat([amplitude, -amplitude * products], dim=-1)
         phase = self._phase(u)
@@ -274,12 +276,15 @@ class Expansion(BatchFunction):
             hessian.unflatten(-1, (len(index), len(index))),
         )
 
-    def _kernel_derivatives(self, u: Tensor, index: Tensor) -> Derivatives:
+    def _kernel_derivatives(
+        self, u: Tensor, index: Tensor, slope: Tensor
+    ) -> Derivatives:
         """The kernels' part of the derivatives.
 
         Args:
             u: ``sample_shape x n x d`` scaled points.
             index: The columns to differentiate by.
+            slope: ``... x 1 x k`` derivative of these columns of ``u`` by ``z``.
 
         Returns:
             Values and derivatives.
@@ -287,7 +292,6 @@ class Expansion(BatchFunction):
         k = len(index)
         centers = self.centers.unsqueeze(-3)
         weights = self.kernel_weights.unsqueeze(-1)
-        slope = self.slope.index_select(-1, index).unsqueeze(-3)
         point = slope * u.index_select(-1, index)
         center = slope * centers.index_select(-1, index)
         products = (center.unsqueeze(-1) * center.unsqueeze(-2)).flatten(-2)

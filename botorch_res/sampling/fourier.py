@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from botorch.exceptions.errors import (
@@ -44,10 +44,10 @@ from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
-from botorch_res.models.stationary_kernel import read_stationary_kernel
+from botorch_res.models.stationary_kernel import StationaryKernel
 from botorch_res.sampling.expansion import Expansion
 from botorch_res.sampling.function import BatchFunction
-from botorch_res.sampling.grid import describe_kernel, draw_grid_samples
+from botorch_res.sampling.grid import draw_grid_samples
 
 
 def draw_fourier_samples(
@@ -62,8 +62,8 @@ def draw_fourier_samples(
 
     Args:
         model: An exact single-output GP such as ``SingleTaskGP``, single or batched,
-            with a constant or zero mean and a squared exponential or Matern kernel, with
-            or without ARD and ``ScaleKernel``; or the view of one.
+            with a constant or zero mean and a squared exponential or Matern kernel,
+            with or without ARD and ``ScaleKernel``; or the view of one.
         num_samples: The number ``C`` of functions (for each model of a batch).
         num_features: The number ``F`` of Fourier features, an even number.
         method: ``"matheron"`` or ``"weight"``, see the module's docstring.
@@ -83,14 +83,15 @@ def draw_fourier_samples(
     _check_arguments(num_samples, num_features, method)
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
     with _seeded(seed), torch.no_grad():
-        if read_stationary_kernel(view.covar_module) is None:
-            return draw_grid_samples(view, num_samples, domain)
-        space = read_space(view)
-        if domain is not None and space.dim not in (None, domain.dim):
+        dim = view.original_inputs.shape[-1]
+        if domain is not None and domain.dim != dim:
             raise BotorchTensorDimensionError(
-                f"Expected a `domain` with {space.dim} columns, as many as the model's "
-                f"inputs have, got {domain.dim}."
+                f"Expected a `domain` with {dim} columns, as many as the model's inputs "
+                f"have, got {domain.dim}."
             )
+        if view.stationary_kernel is None:
+            return draw_grid_samples(view, num_samples, domain)
+        space = read_space(view, view.stationary_kernel)
         return _draw(view, space, num_samples, num_features, method)
 
 
@@ -115,30 +116,20 @@ class StationarySpace(NamedTuple):
     slope: Tensor | None
     mean: Tensor
 
-    @property
-    def dim(self) -> int | None:
-        """The number of columns of a point, if known."""
-        return None if self.slope is None else self.slope.shape[-1]
 
-
-def read_space(view: ExactGPView) -> StationarySpace:
+def read_space(view: ExactGPView, kernel: StationaryKernel) -> StationarySpace:
     """Read the space of a model with a stationary kernel and a constant mean.
 
     Args:
         view: The model.
+        kernel: Its kernel.
 
     Returns:
         The space.
 
     Raises:
-        UnsupportedError: If the kernel is not stationary or the mean not constant.
+        UnsupportedError: If the mean is not constant.
     """
-    kernel = read_stationary_kernel(view.covar_module)
-    if kernel is None:
-        raise UnsupportedError(
-            "Expected an RBFKernel or MaternKernel, with or without ScaleKernel and "
-            f"without active_dims, got {describe_kernel(view.covar_module)}."
-        )
     if type(view.mean_module) not in (ConstantMean, ZeroMean):
         raise UnsupportedError(
             "Expected a ConstantMean or a ZeroMean, got "
@@ -227,8 +218,9 @@ def _draw(
         ``batch_shape x C`` functions.
     """
     inputs = view.train_inputs
+    kernel: Any = view.covar_module
     frequencies = gen_kernel_features(
-        view.covar_module, num_inputs=inputs.shape[-1], num_outputs=num_features
+        kernel, num_inputs=inputs.shape[-1], num_outputs=num_features
     ).weight.expand(*view.batch_shape, num_features // 2, inputs.shape[-1])
     amplitude = (2.0 * space.variance / num_features).sqrt()
     phase = space.centers @ frequencies.mT

@@ -110,8 +110,8 @@ class BatchFunction(Module, ABC):
 
         def evaluate(x: Tensor) -> Tensor:
             z = domain.join(x.unsqueeze(-2), thetas)
-            values: Tensor = self(z.flatten(-3, -2))
-            return values.unflatten(-1, z.shape[-3:-1])
+            values: Tensor = self(z.flatten(-3, -2)).unflatten(-1, z.shape[-3:-1])
+            return values
 
         def table(x: Tensor) -> Tensor:
             rows = max(1, MAX_POINTS // (len(thetas) * x.shape[:-2].numel()))

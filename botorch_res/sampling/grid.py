@@ -1,8 +1,8 @@
 r"""Exact joint samples of a Gaussian process on a finite domain.
 
-A kernel without Fourier features (categorical, periodic, sums and products) can still be
-sampled exactly where both parts of the domain are finite: the functions are then just
-a table of jointly normal values.
+A kernel without Fourier features (categorical, periodic, sums and products) can still
+be sampled exactly where both parts of the domain are finite: the functions are then
+just a table of jointly normal values.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class GridSamples(BatchFunction):
             ``sample_shape x n`` values.
         """
         x, theta = self.domain.split(z)
-        row = _find("x", x, self.domain.x_choices)
-        column = _find("theta", theta, self.domain.theta_choices)
+        row = _find("x", x, self.domain)
+        column = _find("theta", theta, self.domain)
         index = row * self.table.shape[-1] + column
         shape = (*self.sample_shape, z.shape[-2])
         return self.table.flatten(-2).gather(-1, index.expand(shape))
@@ -96,11 +96,11 @@ class GridSamples(BatchFunction):
             A function of ``b x d_x`` or ``sample_shape x b x d_x`` controllable choices
             that returns the ``sample_shape x b x M`` values at all pairs.
         """
-        column = _find("theta", thetas, self.domain.theta_choices)
+        column = _find("theta", thetas, self.domain)
         table = self.table.index_select(-1, column)
 
         def look_up(x: Tensor) -> Tensor:
-            row = _find("x", x, self.domain.x_choices).unsqueeze(-1)
+            row = _find("x", x, self.domain).unsqueeze(-1)
             return table.gather(-2, row.expand(*table.shape[:-2], -1, len(thetas)))
 
         return look_up
@@ -125,18 +125,19 @@ def draw_grid_samples(
     name = describe_kernel(view.covar_module)
     if domain is None or not (domain.x_is_finite and domain.theta_is_finite):
         raise UnsupportedError(
-            f"The kernel {name} has no Fourier features. Use an RBFKernel or "
-            "MaternKernel (with or without ScaleKernel, without active_dims), or pass a "
-            "`domain` with `x_choices` and `theta_choices`, on which exact joint samples "
-            "can be drawn."
+            f"The kernel {name} has no Fourier features. Use an RBFKernel or a "
+            "MaternKernel (with or without ScaleKernel, without active_dims), or pass "
+            "a `domain` with `x_choices` and `theta_choices`, on which exact joint "
+            "samples can be drawn."
         )
     pairs = domain.all_pairs()
-    points = view.transform_inputs(pairs.flatten(0, 1))
-    if len(points) > MAX_GRID_POINTS:
+    if pairs.shape[:2].numel() > MAX_GRID_POINTS:
         raise UnsupportedError(
             f"The kernel {name} has no Fourier features, and the domain has too many "
-            f"points for exact joint samples: {points.shape[-2]} of at most {MAX_GRID_POINTS}."
+            f"points for exact joint samples: {pairs.shape[:2].numel()} instead of at "
+            f"most {MAX_GRID_POINTS}."
         )
+    points = view.transform_inputs(pairs.flatten(0, 1))
     mean, covariance = view.joint_posterior(points)
     factor = psd_safe_cholesky(covariance)
     normal = torch.randn(
@@ -169,17 +170,18 @@ def describe_kernel(kernel: Module) -> str:
     return type(kernel).__name__ + (f"({', '.join(inner)})" if inner else "")
 
 
-def _find(part: str, points: Tensor, choices: Tensor) -> Tensor:
+def _find(part: str, points: Tensor, domain: RobustDomain) -> Tensor:
     """Look points up in a list of choices.
 
     Args:
         part: The part's name, ``"x"`` or ``"theta"``.
         points: ``... x n x d_part`` points.
-        choices: ``m x d_part`` choices.
+        domain: The finite domain.
 
     Returns:
         ``... x n`` indices of the choices.
     """
+    choices: Tensor = getattr(domain, f"{part}_choices")
     width = choices.amax(dim=0) - choices.amin(dim=0)
     tolerance = (
         1e3 * torch.finfo(choices.dtype).eps * (width + choices.abs().amax(dim=0))

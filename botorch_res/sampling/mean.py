@@ -8,7 +8,6 @@ from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
 
 from botorch_res.models import ExactGPView
-from botorch_res.models.stationary_kernel import read_stationary_kernel
 from botorch_res.sampling.fourier import build_expansion, read_space
 from botorch_res.sampling.function import BatchFunction
 
@@ -57,11 +56,11 @@ def posterior_mean(model: Model | ExactGPView) -> BatchFunction:
         Matern kernels and a constant mean.
     """
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
-    stationary = read_stationary_kernel(view.covar_module) is not None
+    kernel = view.stationary_kernel
     with torch.no_grad():
-        if not stationary or type(view.mean_module) not in (ConstantMean, ZeroMean):
+        if kernel is None or type(view.mean_module) not in (ConstantMean, ZeroMean):
             return KernelMean(view)
-        space = read_space(view)
+        space = read_space(view, kernel)
         weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
         frequencies = space.centers[..., :0, :]
         waves = weights.mT[..., :0]

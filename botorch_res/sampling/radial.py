@@ -62,12 +62,10 @@ def radial_value(distance: Tensor, smoothness: float) -> Tensor:
     if math.isinf(smoothness):
         return torch.exp(-0.5 * distance)
     r = _scaled_root(distance, smoothness)
-    polynomial = {
-        0.5: torch.ones_like,
-        1.5: lambda r: 1.0 + r,
-        2.5: lambda r: 1.0 + r + r.square() / 3.0,
-    }[smoothness]
-    return polynomial(r) * torch.exp(-r)
+    decay = torch.exp(-r)
+    if smoothness == 2.5:
+        return (1.0 + r + r.square() / 3.0) * decay
+    return (1.0 + r) * decay if smoothness == 1.5 else decay
 
 
 def radial_derivatives(

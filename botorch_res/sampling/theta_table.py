@@ -1,7 +1,7 @@
 r"""All values of a batch of expansions on a fixed set of thetas, as a matrix product.
 
-A feature of ``z = (x, theta)`` is a sum of products of a factor in ``x`` and a factor in
-``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are made
+A feature of ``z = (x, theta)`` is a sum of products of a factor in ``x`` and a factor
+in ``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are made
 once. The weights of the samples go to either side: to the thetas, once and for all,
 if all samples are evaluated at the same ``x`` and the memory allows it; otherwise
 to the ``x``.
@@ -71,7 +71,7 @@ class ThetaTable:
         u = self.expansion.scaled(z).index_select(-1, self.x_columns)
         features = self._features(u, self.x_columns, common)
         if common and self.weighted is not None:
-            values = features @ self.weighted.flatten(-3, -2).mT
+            values: Tensor = features @ self.weighted.flatten(-3, -2).mT
             values = values.unflatten(-1, self.weighted.shape[-3:-1]).transpose(-3, -2)
         else:
             weighted = self._weigh(features.unsqueeze(-3) if common else features)
@@ -79,7 +79,8 @@ class ThetaTable:
             values = values.unflatten(-2, weighted.shape[-3:-1])
         if not self.separable and self.expansion.centers.shape[-2]:
             values = values + self._kernel(u, common)
-        return self.expansion.offset[..., None, None] + values
+        values = values + self.expansion.offset[..., None, None]
+        return values
 
     def _features(self, u: Tensor, columns: Tensor, common: bool) -> Tensor:
         """The factors of one part of the points.
@@ -120,7 +121,7 @@ class ThetaTable:
         """Apply the samples' weights to the factors of one part.
 
         Args:
-            factors: ``... x n x W`` factors, broadcasting with ``sample_shape x n x W``.
+            factors: ``... x n x W`` factors; broadcasts with ``sample_shape x n x W``.
 
         Returns:
             ``sample_shape x n x W`` weighted factors.
