@@ -12,8 +12,9 @@ covariances of ``f(z)`` with all points known so far. Each stage keeps a matrix 
 For the training data ``W = L^-1`` and ``u = L^-1 (y - m)`` with ``L`` the Cholesky
 factor of the noisy covariance. A later stage is one more block of rows of the same
 factorisation, so a prediction is kernel vectors times cached matrices: no system is
-solved and nothing is inverted. Stages may differ from sample to sample (leading
-dimensions, called ``sample_shape`` here) while earlier ones are shared.
+solved and nothing is inverted. Each stage takes a sum of squares away, so no stage can
+enlarge a variance, not even by rounding. Stages may differ from sample to sample
+(leading dimensions, called ``sample_shape`` here) while earlier ones are shared.
 
 Shapes: the model's ``batch_shape`` stands directly before the ``n x d`` of a set of
 points, ``sample_shape`` before that. The fast layout puts many points along ``n``.
@@ -22,6 +23,7 @@ points, ``sample_shape`` before that. The fast layout puts many points along ``n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -66,12 +68,13 @@ class _Projection(NamedTuple):
     """What the stages know of a set of points.
 
     Attributes:
-        kernels: Per set of known points, covariances ``... x m x n`` with the points.
-        whitened: Per stage, the product ``... x r x n`` of whitener and covariances.
+        covariances: Per set of known points, the prior covariances ``... x m x n``.
+        whitened: Per stage, the product ``... x r x n`` of whitener and covariances,
+            as a list of blocks of rows.
     """
 
-    kernels: list[Tensor]
-    whitened: list[Tensor]
+    covariances: list[Tensor]
+    whitened: list[list[Tensor]]
 
 
 class ConditionalGP(Module, ABC):
@@ -117,7 +120,7 @@ class ConditionalGP(Module, ABC):
         """
         whitened = self._project(X).whitened
         covariance = self.root.prior_covariance(X, X)
-        for block in whitened:
+        for block in chain.from_iterable(whitened):
             covariance = covariance - block.mT @ block
         return JointPosterior(self._mean(X, whitened), covariance)
 
@@ -132,8 +135,8 @@ class ConditionalGP(Module, ABC):
             about 1e-15 of the prior variance.
         """
         variance = self.root.prior_variance(X)
-        for block in self._project(X).whitened:
-            variance = variance - block.square().sum(dim=-2)
+        for blocks in self._project(X).whitened:
+            variance = variance - _squared_norm(blocks)
         return variance
 
     def pair_posterior(self, X: Tensor, partners: Tensor) -> PairPosterior:
@@ -155,9 +158,10 @@ class ConditionalGP(Module, ABC):
         previous, cross = own, self.root.prior_pair_covariance(X, partners)
         other = self.root.prior_variance(partners)
         for left, right in zip(first, second, strict=True):
-            previous, own = own, own - left.square().sum(dim=-2)
-            cross = cross - (left * right).sum(dim=-2)
-            other = other - right.square().sum(dim=-2)
+            previous, own = own, own - _squared_norm(left)
+            other = other - _squared_norm(right)
+            for block, partner in zip(left, right, strict=True):
+                cross = cross - (block * partner).sum(dim=-2)
         mean = _stack([self._mean(X, first), self._mean(partners, second)])
         covariance = _stack([own, cross, cross, other])
         return PairPosterior(mean, covariance.unflatten(-1, (2, 2)), previous)
@@ -214,11 +218,13 @@ class ConditionalGP(Module, ABC):
         target = torch.where(scale > 0.0, site_shift / scale, 0.0)
         return ConditionedGP(self, X, 0, scale, torch.ones_like(scale), target)
 
-    def _mean(self, X: Tensor, whitened: list[Tensor]) -> Tensor:
+    def _mean(self, X: Tensor, whitened: list[list[Tensor]]) -> Tensor:
         """Posterior mean from the projection of the points."""
         mean = self.root.prior_mean(X)
-        for block, residual in zip(whitened, self.residuals, strict=True):
-            mean = mean + (residual.unsqueeze(-2) @ block).squeeze(-2)
+        for blocks, residual in zip(whitened, self.residuals, strict=True):
+            parts = residual.split([block.shape[-2] for block in blocks], dim=-1)
+            for block, part in zip(blocks, parts, strict=True):
+                mean = mean + (part.unsqueeze(-2) @ block).squeeze(-2)
         return mean
 
 
@@ -262,25 +268,31 @@ class ConditionedGP(ConditionalGP):
         points = _join([*parent.point_sets, X], dim=-2)
         total = points.shape[-2]
         observed = points[..., first:, :]
-        blocks = parent._project(observed).whitened
-        mean = parent._mean(observed, blocks)
+        whitened = parent._project(observed).whitened
+        mean = parent._mean(observed, whitened)
         covariance = parent.root.prior_covariance(observed, observed)
         rows = torch.eye(total, dtype=X.dtype, device=X.device)[first:]
-        for block, whitener in zip(blocks, parent.whiteners, strict=True):
-            covariance = covariance - block.mT @ block
-            rows = rows - block.mT @ pad(whitener, (0, total - whitener.shape[-1]))
+        for blocks, whitener in zip(whitened, parent.whiteners, strict=True):
+            stage = torch.cat(blocks, dim=-2)
+            covariance = covariance - stage.mT @ stage
+            rows = rows - stage.mT @ pad(whitener, (0, total - whitener.shape[-1]))
         column = scale.unsqueeze(-1)
         # A repair is announced by ``psd_safe_cholesky`` with the jitter it took.
         cholesky = psd_safe_cholesky(
             column * covariance * column.mT + torch.diag_embed(noise)
         )
-        residual = (target - scale * mean).unsqueeze(-1)
         solve = torch.linalg.solve_triangular
+        whitener = solve(cholesky, column * rows, upper=False)
+        residual = (target - scale * mean).unsqueeze(-1)
+        residual = solve(cholesky, residual, upper=False)
+        if first == 0:
+            # Any orthogonal matrix times ``W`` and ``u`` will do; this one makes ``W``
+            # triangular, which saves a part of every product with it.
+            rotation, whitener = torch.linalg.qr(whitener)
+            residual = rotation.mT @ residual
         self.register_buffer("points", X)
-        self.register_buffer("whitener", solve(cholesky, column * rows, upper=False))
-        self.register_buffer(
-            "whitened_residual", solve(cholesky, residual, upper=False).squeeze(-1)
-        )
+        self.register_buffer("whitener", whitener)
+        self.register_buffer("whitened_residual", residual.squeeze(-1))
 
     @property
     def root(self) -> ExactGPView:
@@ -304,12 +316,34 @@ class ConditionedGP(ConditionalGP):
 
     def _project(self, X: Tensor) -> _Projection:
         """Project points ``... x batch_shape x n x d`` on all stages."""
-        kernels, whitened = self.parent._project(X)
-        kernels = [*kernels, self.root.prior_covariance(self.points, X)]
-        sizes = [kernel.shape[-2] for kernel in kernels]
-        parts = self.whitener.split(sizes, dim=-1)
-        terms = [part @ kernel for part, kernel in zip(parts, kernels, strict=True)]
-        return _Projection(kernels, [*whitened, sum(terms[1:], start=terms[0])])
+        covariances, whitened = self.parent._project(X)
+        covariances = [*covariances, self.root.prior_covariance(self.points, X)]
+        blocks = _blockwise_product(self.whitener, covariances)
+        return _Projection(covariances, [*whitened, blocks])
+
+
+def _blockwise_product(whitener: Tensor, covariances: list[Tensor]) -> list[Tensor]:
+    """Multiply a whitener and covariances.
+
+    Args:
+        whitener: ``... x r x known``; a square one with several sets of known points is
+            upper triangular.
+        covariances: The blocks ``... x m x n`` of a ``... x known x n`` matrix.
+
+    Returns:
+        Blocks of rows of the product.
+    """
+    sizes = [covariance.shape[-2] for covariance in covariances]
+    square = whitener.shape[-2] == whitener.shape[-1]
+    result = []
+    for first, rows in enumerate(
+        whitener.split(sizes if square else whitener.shape[-2], dim=-2)
+    ):
+        factors = rows.split(sizes, dim=-1)[first:]
+        pairs = zip(factors, covariances[first:], strict=True)
+        terms = [factor @ covariance for factor, covariance in pairs]
+        result.append(sum(terms[1:], start=terms[0]))
+    return result
 
 
 def _join(tensors: list[Tensor], dim: int) -> Tensor:
@@ -317,6 +351,12 @@ def _join(tensors: list[Tensor], dim: int) -> Tensor:
     shape = torch.broadcast_shapes(*(tensor.shape[:dim] for tensor in tensors))
     expanded = [tensor.expand(*shape, *tensor.shape[dim:]) for tensor in tensors]
     return torch.cat(expanded, dim=dim)
+
+
+def _squared_norm(blocks: list[Tensor]) -> Tensor:
+    """Sum of squares of each column of a matrix in blocks of rows."""
+    squares = [block.square().sum(dim=-2) for block in blocks]
+    return sum(squares[1:], start=squares[0])
 
 
 def _stack(tensors: list[Tensor]) -> Tensor:

@@ -260,7 +260,7 @@ class ExactGPView(ConditionalGP):
     def _project(self, X: Tensor) -> _Projection:
         """Project points ``... x batch_shape x n x d`` on the training data."""
         kernel = self.prior_covariance(self.train_inputs, X)
-        return _Projection([kernel], [self.whitener @ kernel])
+        return _Projection([kernel], [[self.whitener @ kernel]])
 
 
 def _frozen_copy(module: Module) -> Module:

@@ -198,11 +198,23 @@ def test_coinciding_points_lose_nothing() -> None:
 
 def test_repair_is_announced() -> None:
     view = make_view()
-    extra = torch.rand(1, 2, **DOUBLE).expand(2, 2)
+    extra = torch.full((2, 2), 0.7, **DOUBLE)  # twice the same point
+    noise = torch.full((2,), -1e-12, **DOUBLE)  # stands for unlucky rounding
     with pytest.warns(NumericalWarning, match="added jitter"):
-        view.with_observations(
-            extra, torch.zeros(2, **DOUBLE), torch.zeros(2, **DOUBLE)
-        )
+        view.with_observations(extra, torch.zeros(2, **DOUBLE), noise)
+
+
+def test_flat_sites_change_nothing() -> None:
+    view = make_view()
+    extra = torch.rand(3, 4, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    flat = torch.zeros(3, 8, **DOUBLE)
+    gp = view.with_sites(extra, flat, flat)
+    X = torch.rand(20, 2, generator=torch.Generator().manual_seed(1), **DOUBLE)
+    pair = gp.pair_posterior(X, X.expand(3, 20, 2))
+    expected = view.variance(X).expand(3, 20)
+    # To the bit: what is learned from nothing is exactly nothing.
+    assert torch.equal(pair.covariance[..., 0, 0], expected)
+    assert torch.equal(pair.previous_variance, expected[0])
 
 
 def test_gradients() -> None:
