@@ -44,6 +44,9 @@ from botorch_res.sampling.radial import (
 )
 from botorch_res.sampling.theta_table import ThetaTable
 
+# Distance over which a function changes, in lengthscales, by the kernel's smoothness.
+ROUGHNESS = {math.inf: 1.0, 2.5: 0.4, 1.5: 0.2, 0.5: 0.05}
+
 
 class Expansion(BatchFunction):
     """A batch of expansions in cosines and in a stationary kernel.
@@ -135,10 +138,15 @@ class Expansion(BatchFunction):
 
     @property
     def lengthscale(self) -> Tensor | None:  # type: ignore[override]
-        """Lengthscale of each column in the user's units, the smallest of a batch."""
+        """Distance over which the functions change, in the user's units.
+
+        This is the smallest lengthscale of a batch of models, and only a part of it for
+        the Matern kernels, which have more wiggles in a lengthscale.
+        """
         if self.slope is None:
             return None
-        return self.slope.abs().flatten(0, -2).amax(dim=0).reciprocal()
+        steepest = self.slope.abs().flatten(0, -2).amax(dim=0)
+        return ROUGHNESS[self.smoothness] / steepest
 
     def __neg__(self) -> Expansion:
         """The functions with the opposite sign."""

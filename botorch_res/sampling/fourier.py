@@ -86,8 +86,8 @@ def draw_fourier_samples(
         dim = view.original_inputs.shape[-1]
         if domain is not None and domain.dim != dim:
             raise BotorchTensorDimensionError(
-                f"Expected a `domain` with {dim} columns, as many as the model's inputs "
-                f"have, got {domain.dim}."
+                f"Expected a `domain` with {dim} columns, as many as the inputs "
+                f"of the model have, got {domain.dim}."
             )
         if view.stationary_kernel is None:
             return draw_grid_samples(view, num_samples, domain)

@@ -79,8 +79,7 @@ class ThetaTable:
             values = values.unflatten(-2, weighted.shape[-3:-1])
         if not self.separable and self.expansion.centers.shape[-2]:
             values = values + self._kernel(u, common)
-        values = values + self.expansion.offset[..., None, None]
-        return values
+        return values + self.expansion.offset[..., None, None]
 
     def _features(self, u: Tensor, columns: Tensor, common: bool) -> Tensor:
         """The factors of one part of the points.
