@@ -31,15 +31,8 @@ from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.acquisition.objective import (
-    PosteriorTransform,
-    ScalarizedPosteriorTransform,
-)
-from botorch.exceptions.errors import (
-    BotorchTensorDimensionError,
-    InputDataError,
-    UnsupportedError,
-)
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import BotorchTensorDimensionError, UnsupportedError
 from botorch.models.model import Model
 from botorch.utils.transforms import (
     average_over_ensemble_models,
@@ -48,11 +41,11 @@ from botorch.utils.transforms import (
 )
 from torch import Tensor
 
+from botorch_res.acquisition.arguments import is_negating, match_domain
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ConditionalGP, ExactGPView
-from botorch_res.optim.robust_optimum import robust_optimum
-from botorch_res.optim.worst_case import WorstCaseSolver
+from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.probability import truncated_bvn_moments
 from botorch_res.sampling import draw_fourier_samples
 
@@ -130,10 +123,10 @@ class qRobustEntropySearch(AcquisitionFunction):
             >>> candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
         """
         super().__init__(model=model)
-        negate = maximize != _is_negating(posterior_transform)
+        negate = maximize != is_negating(posterior_transform)
         self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
-        self.domain = _match(domain, self.view)
+        self.domain = match_domain(domain, self.view)
         self.samples = draw_fourier_samples(
             self.view,
             num_samples,
@@ -323,55 +316,8 @@ class qRobustEntropySearch(AcquisitionFunction):
     def _apply(self, fn: Any, recurse: bool = True) -> qRobustEntropySearch:
         """Move to a dtype or device, with what is not a buffer."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.domain = _match(self.domain, self.view)
+        self.domain = match_domain(self.domain, self.view)
         self.solver = WorstCaseSolver(self.samples, self.domain)
         if self.X_pending is not None:
             self.X_pending = self.X_pending.to(self.view.original_inputs)
         return self
-
-
-def _is_negating(posterior_transform: PosteriorTransform | None) -> bool:
-    """Whether a posterior transform turns the direction of optimisation round.
-
-    Args:
-        posterior_transform: The user's transform, if any.
-
-    Returns:
-        Whether its weight is negative.
-    """
-    if posterior_transform is None:
-        return False
-    if not isinstance(posterior_transform, ScalarizedPosteriorTransform):
-        raise UnsupportedError(
-            "Expected `posterior_transform` to be a ScalarizedPosteriorTransform, got "
-            f"{type(posterior_transform).__name__}."
-        )
-    weights: Any = posterior_transform.weights
-    if weights.numel() != 1 or not bool(weights != 0):
-        raise InputDataError(
-            "Expected `posterior_transform` to have one weight, not zero, got "
-            f"{weights.tolist()}."
-        )
-    return bool(weights < 0)
-
-
-def _match(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
-    """Bring a domain to the dtype and device of a model.
-
-    Args:
-        domain: The user's domain.
-        view: The model.
-
-    Returns:
-        The domain itself, if it fits, or a copy.
-    """
-    inputs = view.original_inputs
-    if domain.dim != inputs.shape[-1]:
-        raise BotorchTensorDimensionError(
-            f"Expected a `domain` of {inputs.shape[-1]} columns, as many as the "
-            f"model's inputs have, got {domain.dim}."
-        )
-    bounds = domain.bounds
-    if (bounds.dtype, bounds.device) == (inputs.dtype, inputs.device):
-        return domain
-    return domain.to(dtype=inputs.dtype, device=inputs.device)

@@ -1,0 +1,142 @@
+r"""StableOpt: robust optimisation by confidence bounds.
+
+For ``min over x of max over theta``: the next ``x`` minimises the worst case of the
+lower confidence bound, and the next ``theta`` maximises the upper confidence bound at
+that ``x``,
+
+    x_t = argmin_x max_theta (m - sqrt(beta) s)(x, theta)
+    theta_t = argmax_theta (m + sqrt(beta) s)(x_t, theta),
+
+with the posterior mean ``m`` and standard deviation ``s``.
+
+References:
+.. [Bogunovic2018adversarially]
+    I. Bogunovic, J. Scarlett, S. Jegelka and V. Cevher. Adversarially robust
+    optimization with Gaussian processes. Advances in Neural Information Processing
+    Systems 31, 2018.
+"""
+
+from __future__ import annotations
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.objective import PosteriorTransform
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.models.model import Model
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from botorch_res.acquisition.arguments import is_negating, match_domain
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.sampling import BatchFunction, posterior_mean
+
+
+class ConfidenceBound(BatchFunction):
+    """The posterior mean plus a multiple of the standard deviation.
+
+    Attributes:
+        width: The multiple: positive for an upper, negative for a lower bound.
+    """
+
+    def __init__(self, view: ExactGPView, width: float) -> None:
+        """Read the moments of a model.
+
+        Args:
+            view: The model, of any batch shape.
+            width: The multiple of the standard deviation.
+        """
+        super().__init__()
+        self.view = view
+        self.mean = posterior_mean(view)
+        self.width = width
+        self.sample_shape = self.mean.sample_shape
+        self.dim = self.mean.dim
+        self.lengthscale = self.mean.lengthscale
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Evaluate the bound.
+
+        Args:
+            z: ``n x d`` or ``batch_shape x 1 x n x d`` points in the user's units.
+
+        Returns:
+            ``batch_shape x 1 x n`` values in the user's units.
+        """
+        points = self.view.transform_inputs(z.squeeze(-3) if z.ndim > 2 else z)
+        variance = self.view.variance(points).clamp_min(0.0)
+        # Bounded away from zero for the sake of the derivative.
+        floor = torch.finfo(z.dtype).eps * self.view.prior_variance(points)
+        deviation = self.view.outcome_scale * (variance + floor).sqrt()
+        bound: Tensor = self.mean(z) + self.width * deviation.unsqueeze(-2)
+        return bound
+
+
+class StableOpt(AcquisitionFunction):
+    r"""The two-stage rule of [Bogunovic2018adversarially]_.
+
+    ``optimize`` gives the next point. As an acquisition function, to be maximised over
+    ``x``, it is the rule's first stage: the (negative) worst case of the optimistic
+    bound, which does not depend on ``theta``.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        domain: RobustDomain,
+        beta: float = 4.0,
+        maximize: bool = True,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> None:
+        r"""Make the confidence bounds.
+
+        Args:
+            model: A fitted exact single-output model, single or batched.
+            domain: Which columns are controllable, and the values that they take.
+            beta: The square of the bounds' width in standard deviations.
+            maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
+            posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight; a
+                negative weight turns the direction round.
+
+        Example:
+            >>> candidate, value = StableOpt(model, domain, maximize=False).optimize()
+        """
+        super().__init__(model=model)
+        if not beta >= 0.0:
+            raise InputDataError(f"Expected `beta` of at least 0, got {beta}.")
+        negate = maximize != is_negating(posterior_transform)
+        view = ExactGPView(model, negate=negate)
+        self.domain = match_domain(domain, view)
+        self.optimistic = ConfidenceBound(view, -(beta**0.5))
+        self.pessimistic = ConfidenceBound(view, beta**0.5)
+        self.solver = WorstCaseSolver(self.optimistic, self.domain)
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
+    def forward(self, X: Tensor) -> Tensor:
+        """The worst case of the optimistic bound, negated so that more is better.
+
+        Args:
+            X: ``n x 1 x d`` points in the user's units.
+
+        Returns:
+            ``n`` values; ``batch_shape x n`` for a batch of models.
+        """
+        if X.ndim != 3:
+            raise UnsupportedError(
+                f"Expected `X` of shape n x 1 x d, got shape {tuple(X.shape)}."
+            )
+        x, _ = self.domain.split(X.squeeze(-2))
+        return -self.solver(x).value.squeeze(-2)
+
+    def optimize(self) -> tuple[Tensor, Tensor]:
+        """Find the next point.
+
+        Returns:
+            The ``batch_shape x 1 x d`` candidates, and the ``batch_shape`` values of
+            the first stage there.
+        """
+        first = robust_optimum(self.optimistic, self.domain)
+        second = WorstCaseSolver(self.pessimistic, self.domain)(first.x.unsqueeze(-2))
+        candidates = self.domain.join(first.x, second.theta.squeeze(-2))
+        return candidates, -first.value.squeeze(-1)
