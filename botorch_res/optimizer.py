@@ -59,7 +59,7 @@ from botorch_res.strategies import make_strategy
 from botorch_res.study_recommendation import StudyRecommendation, recommend_in_units
 from botorch_res.trials import TrialTable
 
-DEFAULT_STRATEGY = "thompson"
+DEFAULT_STRATEGY = "res"
 
 
 class RobustOptimizer:

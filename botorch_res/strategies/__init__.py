@@ -8,11 +8,13 @@ from botorch_res.strategies.base import (
 )
 from botorch_res.strategies.random import RandomStrategy
 from botorch_res.strategies.recommendation import Recommendation, WorstCaseBand
+from botorch_res.strategies.robust_entropy_search import RobustEntropySearchStrategy
 from botorch_res.strategies.thompson import ThompsonStrategy
 
 __all__ = [
     "RandomStrategy",
     "Recommendation",
+    "RobustEntropySearchStrategy",
     "Strategy",
     "ThompsonStrategy",
     "WorstCaseBand",

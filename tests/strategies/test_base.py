@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from botorch_res import RobustDomain
+from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.strategies import (
     RandomStrategy,
@@ -12,8 +13,8 @@ from botorch_res.strategies import (
     register_strategy,
 )
 
-BOUNDS = torch.tensor([[-5.0, 0.0, 1.0], [10.0, 15.0, 2.0]], dtype=torch.double)
-X_CHOICES = torch.tensor([[0.0, 1.0], [5.0, 1.5], [-5.0, 2.0]], dtype=torch.double)
+BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
+X_CHOICES = torch.tensor([[0.0], [5.0], [-5.0]], dtype=torch.double)
 THETA_CHOICES = torch.tensor([[0.0], [7.0], [15.0]], dtype=torch.double)
 DOMAINS = [
     RobustDomain(BOUNDS, [1]),
@@ -21,6 +22,10 @@ DOMAINS = [
     RobustDomain(BOUNDS, [1], x_choices=X_CHOICES),
     RobustDomain(BOUNDS, [1], x_choices=X_CHOICES, theta_choices=THETA_CHOICES),
 ]
+
+
+# Small numbers where a strategy has a choice: these tests are not about quality.
+QUICK = {"res": {"num_samples": 2, "num_restarts": 2, "raw_samples": 16}}
 
 
 def data(domain, n=6):
@@ -34,10 +39,10 @@ class TestEveryStrategy:
     @pytest.mark.parametrize("maximize", [True, False])
     def test_proposes_points_of_the_domain(self, name, domain, maximize):
         X, Y = data(domain)
-        strategy = make_strategy(name, domain, maximize=maximize)
-        for n in (1, 3):
+        strategy = make_strategy(name, domain, maximize=maximize, **QUICK.get(name, {}))
+        for n in (1, 2):
             proposed = strategy.propose(X, Y, X_pending=X[:2] + 0.1, n=n, seed=4)
-            assert proposed.shape == (n, 3)
+            assert proposed.shape == (n, 2)
             x, theta = domain.split(proposed)
             assert domain.contains_x(x).all()
             assert domain.contains_theta(theta).all()
@@ -48,17 +53,19 @@ class TestEveryStrategy:
     def test_repeats_itself(self, name, domain):
         X, Y = data(domain)
         state = torch.random.get_rng_state()
-        used = make_strategy(name, domain, maximize=True, seed=3)
+        used = make_strategy(name, domain, maximize=True, seed=3, **QUICK.get(name, {}))
         used.propose(X[:3], Y[:3], n=2, seed=1)
-        fresh = make_strategy(name, domain, maximize=True, seed=3)
+        fresh = make_strategy(
+            name, domain, maximize=True, seed=3, **QUICK.get(name, {})
+        )
         first = used.propose(X, Y, n=2, seed=7)
         assert torch.equal(first, fresh.propose(X, Y, n=2, seed=7))
         assert torch.equal(state, torch.random.get_rng_state())
 
     def test_one_observation(self, name, domain):
         X, Y = data(domain, n=1)
-        strategy = make_strategy(name, domain, maximize=False)
-        assert strategy.propose(X, Y, Yvar=torch.full_like(Y, 1e-4)).shape == (1, 3)
+        strategy = make_strategy(name, domain, maximize=False, **QUICK.get(name, {}))
+        assert strategy.propose(X, Y, Yvar=torch.full_like(Y, 1e-4)).shape == (1, 2)
         strategy.recommend(X, Y)
 
 
@@ -145,7 +152,7 @@ def test_thompson_with_an_ensemble():
         model_factory=BayesianGP(num_samples=3, num_steps=5),
     )
     proposed = strategy.propose(*data(DOMAINS[1]), n=4, seed=0)
-    assert proposed.shape == (4, 3)
+    assert proposed.shape == (4, 2)
     assert len(proposed.unique(dim=0)) == 4
 
 
@@ -162,3 +169,28 @@ def test_thompson_finds_a_known_optimum(maximize):
     proposed = strategy.propose(X, Y, n=5, seed=0)
     expected = torch.tensor([[0.3, 0.7]], dtype=torch.double).expand(5, 2)
     torch.testing.assert_close(proposed, expected, rtol=0, atol=0.03)
+
+
+class TestRobustEntropySearch:
+    def test_proposes_the_maximum_of_the_acquisition_function(self):
+        domain = DOMAINS[3]
+        X, Y = data(domain)
+        strategy = make_strategy("res", domain, maximize=False, num_samples=4)
+        proposed = strategy.propose(X, Y, seed=2)
+        acqf = qRobustEntropySearch(
+            strategy.fit(X, Y), domain, num_samples=4, maximize=False, seed=2
+        )
+        points = domain.all_pairs().reshape(-1, 2)
+        best = points[acqf(points.unsqueeze(-2)).argmax()]
+        assert torch.equal(proposed, best.unsqueeze(0))
+
+    def test_pending_points_are_not_proposed_again(self):
+        domain = DOMAINS[0]
+        X, Y = data(domain)
+        strategy = make_strategy(
+            "res", domain, maximize=True, num_samples=4, num_restarts=2, raw_samples=32
+        )
+        first = strategy.propose(X, Y, seed=0)
+        pending = strategy.propose(X, Y, X_pending=first, seed=0)
+        width = BOUNDS[1] - BOUNDS[0]
+        assert ((first - pending) / width).abs().max() > 1e-3

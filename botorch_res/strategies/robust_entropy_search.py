@@ -1,0 +1,86 @@
+"""Robust Entropy Search as a strategy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from botorch_res.acquisition import qRobustEntropySearch
+from botorch_res.domain import RobustDomain
+from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from botorch_res.strategies.base import Strategy, register_strategy
+
+
+@register_strategy("res")
+class RobustEntropySearchStrategy(Strategy):
+    """Propose the points that tell most about the robust optimum.
+
+    Attributes:
+        num_samples: The number of function samples.
+        num_restarts: The number of starting points of the local search.
+        raw_samples: The number of points from which these are selected.
+    """
+
+    def __init__(
+        self,
+        domain: RobustDomain,
+        *,
+        num_samples: int = 16,
+        num_restarts: int = 8,
+        raw_samples: int = 256,
+        **kwargs: Any,
+    ) -> None:
+        """Build the strategy.
+
+        Args:
+            domain: The domain.
+            num_samples: The number of function samples.
+            num_restarts: The number of starting points of the local search.
+            raw_samples: The number of points from which these are selected.
+            **kwargs: Further arguments of ``Strategy``.
+        """
+        super().__init__(domain, **kwargs)
+        self.num_samples = num_samples
+        self.num_restarts = num_restarts
+        self.raw_samples = raw_samples
+
+    def propose(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        n: int = 1,
+        seed: int = 0,
+    ) -> Tensor:
+        """Maximise the information gain, one point after the other.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of points under way.
+            n: The number of points.
+            seed: The seed of the samples and of the search.
+
+        Returns:
+            An ``n x d`` tensor.
+        """
+        acqf = qRobustEntropySearch(
+            self.fit(X, Y, Yvar),
+            self.domain,
+            num_samples=self.num_samples,
+            maximize=self.maximize,
+            X_pending=X_pending,
+            seed=seed,
+        )
+        candidates, _ = optimize_robust_acqf(
+            acqf,
+            self.domain,
+            q=n,
+            num_restarts=self.num_restarts,
+            raw_samples=self.raw_samples,
+            seed=seed,
+        )
+        return candidates
