@@ -1,5 +1,7 @@
 """Acquisition functions for robust optimisation."""
 
+# The import registers it with BoTorch.
+from botorch_res.acquisition.input_constructors import construct_inputs_qRES
 from botorch_res.acquisition.robust_entropy_search import qRobustEntropySearch
 
-__all__ = ["qRobustEntropySearch"]
+__all__ = ["construct_inputs_qRES", "qRobustEntropySearch"]
