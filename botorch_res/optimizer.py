@@ -271,14 +271,24 @@ class RobustOptimizer:
         number = self._storage.append(NewTrial(point, 0, "added", value, noise))
         return self.trials[number]
 
-    def recommend(self) -> StudyRecommendation:
+    @property
+    def num_told(self) -> int:
+        """The number of values told so far."""
+        return sum(trial.state == COMPLETE for trial in self._storage.trials())
+
+    def recommend(self, after: int | None = None) -> StudyRecommendation:
         """Recommend the setting whose worst case is predicted to be best.
+
+        Args:
+            after: Look back: use only the first so many values, in the order of their
+                trials. ``None`` uses all of them.
 
         Returns:
             The controllable parameters, the predicted worst case of the others, the
             predicted value with its uncertainty, and the worst-case curve.
         """
-        data = self._data(self._storage.trials())
+        told = [t for t in self._storage.trials() if t.state == COMPLETE]
+        data = self._data(told[:after] or self._storage.trials())
         return recommend_in_units(
             self.strategy.recommend(*data[:3]),
             self.strategy.fit(*data[:3]),

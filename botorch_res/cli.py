@@ -1,0 +1,251 @@
+r"""The command line: ``botorch-res run``, ``show`` and ``plot`` (the extra ``cli``).
+
+botorch-res run branin --iterations 20 --storage branin.db --plot branin.png
+botorch-res run press:simulate --domain press.toml --storage press.db
+botorch-res show press.db
+"""
+
+# Without postponed evaluation of annotations: typer reads them, and is imported late.
+import shlex
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+from botorch.exceptions.errors import BotorchError
+
+from botorch_res.optimizer import RobustOptimizer
+from botorch_res.running import LostEvaluationsError, RepeatedFailureError
+from botorch_res.strategies import available_strategies
+from botorch_res.study_plots import plot_study
+from botorch_res.tasks import load_task
+
+HELP = """Find the setting whose worst case is best, in few experiments.
+
+Try a built-in problem, with a picture:
+
+    botorch-res run branin --iterations 20 --plot branin.png
+
+Optimise a function of your own, simulate(friction, force) in press.py:
+
+    botorch-res run press:simulate --domain press.toml --storage press.db
+
+where press.toml says who controls what:
+
+    direction = "minimize"
+
+    [parameters.friction]
+    lower = 0.1
+    upper = 0.2
+
+    [parameters.force]
+    values = [200, 300, 350]
+    unit = "kN"
+    uncontrollable = true
+
+Stop it with Ctrl-C at any time; the same command goes on where it stopped. Then:
+
+    botorch-res show press.db
+
+    botorch-res plot press.db --output press.png
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line.
+
+    Args:
+        arguments: The arguments; those of the process if ``None``.
+    """
+    try:
+        app = build_app()
+    except ImportError as error:
+        sys.exit(
+            f"The command line needs typer and rich ({error}). Install the extra "
+            '`cli`: pip install "botorch_res[cli]".'
+        )
+    app(args=arguments, prog_name="botorch-res")
+
+
+def build_app() -> Any:
+    """Build the command line; needs typer and rich.
+
+    Returns:
+        The typer application.
+    """
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    app = typer.Typer(
+        help=HELP.replace("\n\n    ", "\n\n\b\n    "),
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    console = Console()
+
+    def fail(error: object) -> typer.Exit:
+        Console(stderr=True).print(f"[red]Error:[/red] {escape(str(error))}")
+        return typer.Exit(1)
+
+    def show_recommendation(optimizer: RobustOptimizer) -> None:
+        direction = "largest" if optimizer.maximize else "smallest"
+        console.print(f"Recommendation, for the {direction} worst case:")
+        console.print(f"  {escape(str(optimizer.recommend()))}", highlight=False)
+
+    @app.command()
+    def run(
+        problem: Annotated[
+            str,
+            typer.Argument(
+                help="A built-in problem such as 'branin', or module:function."
+            ),
+        ],
+        iterations: Annotated[
+            int, typer.Option(min=1, help="Trials of the whole study.")
+        ] = 20,
+        storage: Annotated[
+            Path | None,
+            typer.Option(help="The file of the study. Without one nothing is kept."),
+        ] = None,
+        domain: Annotated[
+            Path | None, typer.Option(help="The domain of module:function, in TOML.")
+        ] = None,
+        plot: Annotated[
+            Path | None, typer.Option(help="Draw the study into this file at the end.")
+        ] = None,
+        strategy: Annotated[
+            str | None,
+            typer.Option(help=f"One of {', '.join(available_strategies())}."),
+        ] = None,
+        seed: Annotated[
+            int | None, typer.Option(help="Makes the suggestions reproducible.")
+        ] = None,
+        processes: Annotated[
+            int, typer.Option(min=1, help="Evaluations at the same time.")
+        ] = 1,
+    ) -> None:
+        """Optimise a built-in problem or a function of your own.
+
+        The same command continues an interrupted study.
+        """
+        try:
+            task = load_task(problem, domain)
+            optimizer = RobustOptimizer(
+                task.domain,
+                maximize=task.maximize,
+                storage=storage,
+                strategy=strategy,
+                seed=seed,
+            )
+            with _executor(processes) as executor:
+                optimizer.run(
+                    task.function, iterations, executor, progress=_current_best
+                )
+            show_recommendation(optimizer)
+            if plot is not None:
+                plot_study(optimizer).savefig(plot)
+                console.print(f"Picture in {escape(str(plot))}", highlight=False)
+        except KeyboardInterrupt:
+            kept = (
+                "Nothing was kept; use --storage FILE to keep a study."
+                if storage is None
+                else f"The study is in {storage}. Go on with the same command:\n  "
+                f"{_same_command()}"
+            )
+            console.print(f"\nInterrupted. {escape(kept)}", highlight=False)
+            raise typer.Exit(130) from None
+        except (
+            BotorchError,
+            ImportError,
+            LostEvaluationsError,
+            RepeatedFailureError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise fail(error) from error
+
+    @app.command()
+    def show(
+        study: Annotated[Path, typer.Argument(help="The file of the study.")],
+        csv: Annotated[
+            Path | None, typer.Option(help="Also write the trials to this CSV file.")
+        ] = None,
+        diagnostics: Annotated[
+            bool, typer.Option(help="Also say how well the model predicts.")
+        ] = False,
+    ) -> None:
+        """Print the recommendation and the trials of a study."""
+        try:
+            optimizer = RobustOptimizer.open(study)
+            trials = optimizer.trials
+            table = Table()
+            labels = {p.name: p.label() for p in optimizer.space.parameters}
+            names = ["number", "state", *labels, "value", "noise", "origin", "reason"]
+            for name in names:
+                table.add_column(escape(labels.get(name, name)))
+            for row in trials.rows():
+                table.add_row(*(escape(_cell(row[name])) for name in names))
+            console.print(table)
+            if any(trial.state == "complete" for trial in trials):
+                show_recommendation(optimizer)
+                if diagnostics:
+                    found = optimizer.leave_one_out()
+                    console.print(
+                        f"Each value from all the others: {found.explained:.0%} of the "
+                        f"variance explained, {found.coverage:.0%} inside their 95 % "
+                        f"interval, log score {found.log_score:.3g}.",
+                        highlight=False,
+                    )
+            if csv is not None:
+                trials.to_csv(csv)
+        except (BotorchError, ValueError) as error:
+            raise fail(error) from error
+
+    @app.command()
+    def plot(
+        study: Annotated[Path, typer.Argument(help="The file of the study.")],
+        output: Annotated[
+            Path | None,
+            typer.Option(help="The picture; beside the study if not given."),
+        ] = None,
+    ) -> None:
+        """Draw a study: the model, the worst case and the progress."""
+        try:
+            path = study.with_suffix(".png") if output is None else output
+            plot_study(RobustOptimizer.open(study)).savefig(path)
+        except (BotorchError, ImportError, ValueError) as error:
+            raise fail(error) from error
+        console.print(f"Picture in {escape(str(path))}", highlight=False)
+
+    return app
+
+
+def _executor(processes: int) -> Any:
+    """Processes, or nothing where one is enough."""
+    return nullcontext() if processes == 1 else ProcessPoolExecutor(processes)
+
+
+def _current_best(optimizer: RobustOptimizer) -> str:
+    """The recommendation in a few words, for the progress bar."""
+    if not any(trial.state == "complete" for trial in optimizer.trials):
+        return "no value yet"
+    best = optimizer.recommend()
+    values = ", ".join(f"{name} = {value:.4g}" for name, value in best.x.items())
+    return f"{values}: {best.value:.4g} at worst"
+
+
+def _same_command() -> str:
+    """The command that was given."""
+    return shlex.join(["botorch-res", *sys.argv[1:]])
+
+
+def _cell(value: object) -> str:
+    """A cell of the table."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

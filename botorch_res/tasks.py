@@ -1,0 +1,130 @@
+"""What the command line optimises: built-in problems and functions with a domain."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botorch.exceptions.errors import InputDataError
+
+from botorch_res.domain import RobustDomain
+from botorch_res.parameters import Choice, Integer, Parameter, ParameterSpace, Range
+
+# What may stand in the table of a parameter.
+_KEYS = {"lower", "upper", "values", "integer", "log", "unit", "uncontrollable"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to optimise.
+
+    Attributes:
+        function: The function.
+        domain: Its domain.
+        maximize: The direction.
+    """
+
+    function: Callable[..., Any]
+    domain: RobustDomain | ParameterSpace
+    maximize: bool
+
+
+def built_in_problems() -> dict[str, type[Any]]:
+    """The test problems by their names on the command line, such as ``branin``."""
+    module = importlib.import_module("botorch_res.test_functions")
+    classes = [getattr(module, name) for name in module.__all__]
+    return {
+        problem.__name__.removeprefix("Robust").lower(): problem
+        for problem in classes
+        if problem.__name__ != "RobustTestProblem"
+    }
+
+
+def read_domain(path: Path) -> tuple[ParameterSpace, bool]:
+    """Read a domain and a direction from a TOML file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The parameters, and whether to maximise.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputDataError(f"Cannot read the domain file {path}: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputDataError(f"{path} is not a TOML file: {error}.") from error
+    unknown = set(content) - {"direction", "parameters"}
+    direction = content.get("direction")
+    if unknown or direction not in ("minimize", "maximize"):
+        raise InputDataError(
+            f'Expected {path} to have direction = "minimize" or "maximize" and a table '
+            f"for each parameter, got direction = {direction!r} and the keys "
+            f"{sorted(content)}."
+        )
+    tables = content.get("parameters", {})
+    parameters = [_parameter(name, table) for name, table in tables.items()]
+    return ParameterSpace(parameters), direction == "maximize"
+
+
+def load_task(problem: str, domain_file: Path | None) -> Task:
+    """Find out what to optimise.
+
+    Args:
+        problem: The name of a built-in problem, or ``module:function``.
+        domain_file: The TOML file with the domain of a function.
+
+    Returns:
+        The task.
+    """
+    if ":" not in problem:
+        problems = built_in_problems()
+        if problem.lower() not in problems:
+            raise InputDataError(
+                f"Expected a built-in problem ({', '.join(sorted(problems))}) or "
+                f"module:function, got {problem!r}."
+            )
+        if domain_file is not None:
+            raise InputDataError(f"The built-in problem {problem} has its own domain.")
+        built_in = problems[problem.lower()]()
+        return Task(built_in, built_in.domain, not built_in.is_minimization_problem)
+    if domain_file is None:
+        raise InputDataError(
+            f"The function {problem} needs a domain: --domain FILE.toml. "
+            "`botorch-res --help` shows one."
+        )
+    space, maximize = read_domain(domain_file)
+    module_name, _, function_name = problem.partition(":")
+    # A module beside the user is found as with `python -m`.
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as error:
+        raise InputDataError(
+            f"Cannot find {problem}: {error}. Run the command in the folder of "
+            f"{module_name}.py, or install the module."
+        ) from error
+    return Task(function, space, maximize)
+
+
+def _parameter(name: str, table: Mapping[str, Any]) -> Parameter:
+    """A parameter from its table."""
+    unknown = set(table) - _KEYS
+    finite = "values" in table
+    if unknown or finite == ({"lower", "upper"} <= set(table)):
+        raise InputDataError(
+            f"Expected parameter {name!r} to have either values or lower and upper, "
+            f"and of {', '.join(sorted(_KEYS))} no others, got {dict(table)}."
+        )
+    content = dict(table)
+    integer = content.pop("integer", False)
+    if finite:
+        return Choice(name, content.pop("values"), **content)
+    return (Integer if integer else Range)(name, **content)

@@ -1,0 +1,256 @@
+import shlex
+import sys
+import textwrap
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+from botorch.exceptions.errors import InputDataError
+from typer.testing import CliRunner
+
+from botorch_res import cli, tasks
+from botorch_res.optimizer import RobustOptimizer
+from botorch_res.test_functions import RobustBranin
+
+TOML = """
+direction = "maximize"
+
+[parameters.friction]
+lower = 0.1
+upper = 0.2
+log = true
+
+[parameters.force]
+values = [200, 300, 350]
+unit = "kN"
+uncontrollable = true
+"""
+PRESS = """
+import os
+
+def simulate(friction, force):
+    if os.path.exists("interrupt"):
+        os.remove("interrupt")
+        raise KeyboardInterrupt
+    return 100 * friction - force / 100
+
+def broken(friction, force):
+    raise ZeroDivisionError("no press")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's folder with a module and its domain."""
+    (tmp_path / "press.toml").write_text(TOML)
+    (tmp_path / "press_module.py").write_text(PRESS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    yield tmp_path
+    sys.modules.pop("press_module", None)
+
+
+def call(*arguments):
+    result = CliRunner().invoke(cli.build_app(), list(arguments))
+    unexpected = result.exception
+    if unexpected is not None and not isinstance(unexpected, SystemExit):
+        raise unexpected
+    return result
+
+
+RANDOM = ("--strategy", "random", "--seed", "1")
+PRESS_RUN = ("run", "press_module:simulate", "--domain", "press.toml", *RANDOM)
+
+
+class TestRun:
+    def test_built_in_problem_with_a_picture(self, folder):
+        result = call("run", "branin", "--iterations", "5", *RANDOM, "--plot", "b.png")
+        assert result.exit_code == 0
+        assert "5/5" in result.output
+        assert "at worst" in result.output  # the recommendation beside the bar
+        assert "for the smallest worst case:\n  x1 = " in result.output
+        assert (folder / "b.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_function_of_the_user_is_resumed(self, folder):
+        arguments = (*PRESS_RUN, "--storage", "press.db")
+        assert call(*arguments, "--iterations", "3").exit_code == 0
+        result = call(*arguments, "--iterations", "6")
+        assert result.exit_code == 0
+        assert "largest worst case:\n  friction = " in result.output
+        trials = RobustOptimizer.open("press.db").trials
+        assert len(trials) == 6
+        for trial in trials:
+            assert trial.value == pytest.approx(
+                100 * trial.parameters["friction"] - trial.parameters["force"] / 100
+            )
+
+    def test_several_processes(self):
+        with cli._executor(2) as pool:
+            assert isinstance(pool, ProcessPoolExecutor)
+            assert pool._max_workers == 2
+        with cli._executor(1) as nothing:
+            assert nothing is None
+
+    def test_interrupt_says_how_to_resume(self, folder, monkeypatch):
+        (folder / "interrupt").touch()
+        arguments = (*PRESS_RUN, "--storage", "press.db", "--iterations", "3")
+        monkeypatch.setattr(sys, "argv", ["botorch-res", *arguments])
+        result = call(*arguments)
+        assert result.exit_code == 130
+        output = " ".join(result.output.split())
+        assert "The study is in press.db. Go on with the same command:" in output
+        assert shlex.join(["botorch-res", *arguments]) in output
+        assert [t.state for t in RobustOptimizer.open("press.db").trials] == ["running"]
+        assert call(*arguments).exit_code == 0
+        states = [t.state for t in RobustOptimizer.open("press.db").trials]
+        assert states == ["complete"] * 3
+
+    def test_interrupt_without_storage(self, folder):
+        (folder / "interrupt").touch()
+        result = call(*PRESS_RUN)
+        assert result.exit_code == 130
+        assert "use --storage FILE" in result.output
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("run", "magic"), "built-in problem (branin"),
+            (("run", "branin", "--domain", "press.toml"), "has its own domain"),
+            (("run", "press_module:simulate"), "needs a domain: --domain"),
+            (
+                ("run", "nothing:simulate", "--domain", "press.toml"),
+                "Cannot find nothing:simulate",
+            ),
+            (
+                ("run", "press_module:nothing", "--domain", "press.toml"),
+                "has no attribute 'nothing'",
+            ),
+            (
+                ("run", "press_module:broken", "--domain", "press.toml", *RANDOM),
+                "10 evaluations in a row have failed",
+            ),
+            (("run", "branin", "--strategy", "magic"), "got 'magic'"),
+            (("show", "missing.db"), "There is no study at missing.db"),
+            (("plot", "missing.db"), "There is no study at missing.db"),
+        ],
+    )
+    def test_errors(self, folder, arguments, message):
+        result = call(*arguments)
+        assert result.exit_code == 1
+        assert message in " ".join(result.output.split())
+        assert "Traceback" not in result.output
+
+
+class TestShowAndPlot:
+    def test_show(self, folder):
+        call(*PRESS_RUN, "--storage", "press.db", "--iterations", "4")
+        result = call("show", "press.db", "--csv", "press.csv", "--diagnostics")
+        assert result.exit_code == 0
+        assert "Recommendation, for the largest worst case" in result.output
+        assert "variance explained" in " ".join(result.output.split())
+        assert result.output.count("complete") >= 4
+        assert len((folder / "press.csv").read_text().splitlines()) == 5
+        assert "variance" not in call("show", "press.db").output
+
+    def test_show_without_values(self, folder):
+        space, maximize = tasks.read_domain(folder / "press.toml")
+        optimizer = RobustOptimizer(space, maximize=maximize, storage="press.db")
+        optimizer.fail(optimizer.ask(), "[red]broke")
+        assert cli._current_best(optimizer) == "no value yet"
+        result = call("show", "press.db")
+        assert result.exit_code == 0
+        assert "failed" in result.output
+        assert "Recommendation" not in result.output
+
+    def test_plot(self, folder):
+        call(*PRESS_RUN, "--storage", "press.db", "--iterations", "4")
+        assert call("plot", "press.db").exit_code == 0
+        assert (folder / "press.png").exists()
+        assert call("plot", "press.db", "--output", "other.pdf").exit_code == 0
+        assert (folder / "other.pdf").exists()
+
+
+class TestHelp:
+    def test_teaches_by_example(self):
+        result = call("--help")
+        assert result.exit_code == 0
+        for line in cli.HELP.splitlines():
+            if line.startswith("    "):
+                assert line.strip() in result.output
+        assert "--iterations" in call("run", "--help").output
+
+    def test_its_domain_file_works(self, tmp_path):
+        example = cli.HELP.split("who controls what:")[1].split("Stop it")[0]
+        path = tmp_path / "press.toml"
+        path.write_text(textwrap.dedent(example))
+        space, maximize = tasks.read_domain(path)
+        assert not maximize
+        assert space.x_names == ["friction"]
+        assert space.theta_names == ["force"]
+
+    def test_without_the_extra(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "typer", None)
+        with pytest.raises(SystemExit, match=r"botorch_res\[cli\]"):
+            cli.main([])
+
+    def test_main(self, capsys):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["--help"])
+        assert end.value.code == 0
+        assert capsys.readouterr().out.startswith("Usage: botorch-res ")
+
+
+class TestTasks:
+    def test_built_in_problems(self):
+        problems = tasks.built_in_problems()
+        assert problems["branin"] is RobustBranin
+        assert len(problems) == 8
+        task = tasks.load_task("Branin", None)
+        assert not task.maximize
+
+    def test_toml(self, tmp_path):
+        path = tmp_path / "domain.toml"
+        path.write_text(
+            'direction = "minimize"\n'
+            "[parameters]\n"
+            "layers = {lower = 1, upper = 4, integer = true}\n"
+            "load = {lower = 1.0, upper = 9.0, uncontrollable = true, log = true}\n"
+        )
+        space, maximize = tasks.read_domain(path)
+        assert not maximize
+        layers, load = space.parameters
+        assert layers.integer
+        assert layers.values == (1.0, 2.0, 3.0, 4.0)
+        assert (load.log, load.uncontrollable, load.values) == (True, True, None)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ("direction = ", "is not a TOML file"),
+            ("[parameters]", "got direction = None"),
+            ('direction = "down"', "got direction = 'down'"),
+            ('direction = "minimize"\nextra = 1', r"keys \['direction', 'extra'\]"),
+            ('direction = "minimize"', "at least one uncontrollable"),
+            (
+                'direction = "minimize"\n[parameters.a]\nlower = 1',
+                "'a' to have either values or lower and upper",
+            ),
+            (
+                'direction = "minimize"\n[parameters.a]\nvalues = [1, 2]\nslow = 1',
+                "'slow': 1",
+            ),
+            (
+                'direction = "minimize"\n'
+                "[parameters.a]\nvalues = [1, 2]\nlower = 1\nupper = 2",
+                "either values or lower and upper",
+            ),
+        ],
+    )
+    def test_bad_files(self, tmp_path, content, message):
+        path = tmp_path / "domain.toml"
+        path.write_text(content)
+        with pytest.raises(InputDataError, match=message):
+            tasks.read_domain(path)
+
+    def test_missing_file(self, tmp_path):
+        with pytest.raises(InputDataError, match="Cannot read the domain file"):
+            tasks.read_domain(tmp_path / "missing.toml")
