@@ -9,6 +9,7 @@ import hashlib
 import math
 import operator
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,8 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.models.scaled_gp import outcome_scale
-from botorch_res.storage import COMPLETE, FAILED, Trial
+from botorch_res.parameters import ParameterSpace
+from botorch_res.storage import COMPLETE, FAILED, StudyRecord, Trial
 
 # Squares of larger values overflow.
 _LARGEST_VALUE = 1e100
@@ -193,3 +195,38 @@ def check_settings(
                 "gamma": "a probability from 0 to 1",
             }[name]
             raise InputDataError(f"Expected `{name}` to be {expectation}, got {value}.")
+
+
+def check_same_study(
+    stored: StudyRecord, wanted: StudyRecord, seed: int | None, path: Path | None
+) -> None:
+    """Raise if the study in a file is another one.
+
+    Args:
+        stored: The study in the file.
+        wanted: The study that the user describes.
+        seed: The seed that the user gave, if any.
+        path: The file.
+    """
+    advice = (
+        f"Use another file for another study, or RobustOptimizer.open({str(path)!r}) "
+        "to go on with this one."
+    )
+    if stored.space != wanted.space:
+        before, now = (
+            ParameterSpace.from_dict(r.space).describe() for r in (stored, wanted)
+        )
+        raise InputDataError(
+            f"The study in {path} has another domain: {before}. You gave {now}. "
+            f"{advice}"
+        )
+    if stored.maximize != wanted.maximize:
+        raise InputDataError(
+            f"The study in {path} has maximize={stored.maximize}, you gave "
+            f"maximize={wanted.maximize}. {advice}"
+        )
+    if seed is not None and stored.seed != seed:
+        raise InputDataError(
+            f"The study in {path} has the seed {stored.seed}, you gave {seed}. Leave "
+            f"the seed out to go on with the study. {advice}"
+        )

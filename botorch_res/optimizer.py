@@ -38,6 +38,7 @@ from botorch_res.models.fitting import ModelFactory
 from botorch_res.observations import (
     Observations,
     check_noise,
+    check_same_study,
     check_settings,
     check_trial,
     check_value,
@@ -129,7 +130,7 @@ class RobustOptimizer:
         # A strategy that does not exist must not leave a study behind.
         self._make_strategy(settings["strategy"], wanted.seed, model, strategy_options)
         stored = self._storage.create_study(wanted)
-        self._check_stored(stored, wanted, seed)
+        check_same_study(stored, wanted, seed, self.storage)
         given = dict(zip(settings, (strategy, num_initial, noise, gamma), strict=True))
         settings = stored.settings | {k: v for k, v in given.items() if v is not None}
         self.seed = stored.seed
@@ -439,33 +440,6 @@ class RobustOptimizer:
             seed=derive_seed(seed, "model"),
             **(options or {}),
         )
-
-    def _check_stored(
-        self, stored: StudyRecord, wanted: StudyRecord, seed: int | None
-    ) -> None:
-        """Raise if the study in the file is another one."""
-        advice = (
-            f"Use another file for another study, or RobustOptimizer.open("
-            f"{str(self.storage)!r}) to go on with this one."
-        )
-        if stored.space != wanted.space:
-            before, now = (
-                ParameterSpace.from_dict(r.space).describe() for r in (stored, wanted)
-            )
-            raise InputDataError(
-                f"The study in {self.storage} has another domain: {before}. You gave "
-                f"{now}. {advice}"
-            )
-        if stored.maximize != wanted.maximize:
-            raise InputDataError(
-                f"The study in {self.storage} has maximize={stored.maximize}, you gave "
-                f"maximize={wanted.maximize}. {advice}"
-            )
-        if seed is not None and stored.seed != seed:
-            raise InputDataError(
-                f"The study in {self.storage} has the seed {stored.seed}, you gave "
-                f"{seed}. Leave the seed out to go on with the study. {advice}"
-            )
 
 
 def _as_space(

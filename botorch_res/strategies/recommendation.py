@@ -198,6 +198,5 @@ def _draw(model: Model, points: Tensor, seed: int) -> Tensor:
     normal = mean.new_empty(members, m, half).normal_(generator=generator)
     # In pairs of opposite sign, so that minimising is the mirror image of maximising.
     normal = torch.cat([normal, -normal], dim=-1)
-    drawn = mean.unsqueeze(-1) + root @ normal
-    functions = drawn.permute(1, 3, 0, 2).reshape(-1, n, m)
-    return functions
+    drawn: Tensor = mean.unsqueeze(-1) + root @ normal
+    return drawn.permute(1, 3, 0, 2).reshape(-1, n, m)
