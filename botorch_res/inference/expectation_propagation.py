@@ -140,12 +140,12 @@ def expectation_propagation(
         sites = _attach_gradient(problem, sites)
 
     standard_mean, standard_covariance = posterior_moments(problem, sites)
+    posterior = scale.unsqueeze(-1) * standard_covariance * scale.unsqueeze(-2)
+    repair = _rounding_repair(problem, posterior.detach(), scale)
     precision = sites.precision / scale.square()
     return EPResult(
         mean=(mean + scale * standard_mean).to(dtype),
-        covariance=(scale.unsqueeze(-1) * standard_covariance * scale.unsqueeze(-2)).to(
-            dtype
-        ),
+        covariance=(posterior + repair).to(dtype),
         site_precision=precision.to(dtype),
         site_shift=(sites.shift / scale + precision * mean).to(dtype),
         num_sweeps=num_sweeps,
@@ -301,6 +301,24 @@ def _attach_gradient(problem: StandardProblem, sites: Sites) -> Sites:
     joined.register_hook(lambda gradient: torch.linalg.solve(system, gradient))
     precision, shift = joined.chunk(2, dim=-1)
     return Sites(precision, shift)
+
+
+def _rounding_repair(
+    problem: StandardProblem, covariance: Tensor, scale: Tensor
+) -> Tensor:
+    """Diagonal that makes up for the rounding of the prior, where that shows.
+
+    When all variables are tightly constrained, the posterior covariance may be smaller
+    than the rounding of the prior, and so have a negative eigenvalue of that size. Only
+    the members with this trouble get the repair.
+    """
+    largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1, keepdim=True)
+    shift = torch.diag_embed((1e-11 * largest).expand_as(scale))
+    _, failed = torch.linalg.cholesky_ex(covariance + shift)
+    # The largest eigenvalue of the correlation matrix is at most half of this inverse.
+    rounding = 64.0 * torch.finfo(scale.dtype).eps / problem.transferred_precision
+    repair = torch.where(failed.unsqueeze(-1) > 0, rounding * scale.square(), 0.0)
+    return torch.diag_embed(repair)
 
 
 def _warn_unless_converged(

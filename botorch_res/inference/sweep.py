@@ -227,24 +227,7 @@ def posterior_moments(problem: StandardProblem, sites: Sites) -> tuple[Tensor, T
     explained = _identity(inverse) - inverse.mT @ inverse
     weighted = (explained @ (sites.shift / root).unsqueeze(-1)).squeeze(-1)
     covariance = explained / (root.unsqueeze(-1) * root.unsqueeze(-2))
-    return weighted / root, covariance + _rounding_repair(problem, covariance.detach())
-
-
-def _rounding_repair(problem: StandardProblem, covariance: Tensor) -> Tensor:
-    """Diagonal that makes up for the rounding of ``R``, where that shows.
-
-    When all variables are tightly constrained, the posterior covariance may be smaller
-    than the rounding of the prior, and so have a negative eigenvalue of that size. Only
-    the members with this trouble get the repair.
-    """
-    largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1, keepdim=True)
-    identity = _identity(covariance)
-    shifted = covariance + 1e-11 * largest.unsqueeze(-1) * identity
-    _, failed = torch.linalg.cholesky_ex(shifted)
-    # ``0.5 / d`` bounds the largest eigenvalue of ``R``.
-    size = 8.0 * torch.finfo(covariance.dtype).eps / problem.transferred_precision
-    size = torch.where(failed.unsqueeze(-1) > 0, size, 0.0)
-    return size.unsqueeze(-1) * identity
+    return weighted / root, covariance
 
 
 def sweep_jacobian(problem: StandardProblem, sites: Sites) -> Tensor:

@@ -196,7 +196,9 @@ def read_stationary_kernel(kernel: Any) -> StationaryKernel | None:
 
 def _squared_distance(X1: Tensor, X2: Tensor) -> Tensor:
     """Squared Euclidean distances by one matrix product, zero up to rounding."""
-    center = X2.mean(dim=-2, keepdim=True)
+    # Of the first set, the known points: values do not depend on how candidates are
+    # cut into chunks.
+    center = X1.mean(dim=-2, keepdim=True)
     X1, X2 = X1 - center, X2 - center
     norm1 = X1.square().sum(dim=-1, keepdim=True)
     norm2 = X2.square().sum(dim=-1, keepdim=True)
