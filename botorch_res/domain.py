@@ -309,11 +309,12 @@ def _contains(part: Tensor, bounds: Tensor, choices: Tensor | None) -> Tensor:
     Returns:
         A ``batch_shape`` tensor of booleans.
     """
-    lower, upper = bounds
+    lower, upper = bounds.unbind()
     slack = ROUNDING * (upper - lower)
     if choices is None:
         return ((part >= lower - slack) & (part <= upper + slack)).all(dim=-1)
-    return ((part.unsqueeze(-2) - choices).abs() <= slack).all(dim=-1).any(dim=-1)
+    distance = (part.unsqueeze(-2) - choices).abs()
+    return (distance <= slack).all(dim=-1).any(dim=-1)
 
 
 def _validated_bounds(bounds: Tensor) -> Tensor:
