@@ -3,5 +3,6 @@
 # The import registers it with BoTorch.
 from botorch_res.acquisition.input_constructors import construct_inputs_qRES
 from botorch_res.acquisition.robust_entropy_search import qRobustEntropySearch
+from botorch_res.acquisition.stable_opt import StableOpt
 
-__all__ = ["construct_inputs_qRES", "qRobustEntropySearch"]
+__all__ = ["StableOpt", "construct_inputs_qRES", "qRobustEntropySearch"]
