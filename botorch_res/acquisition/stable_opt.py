@@ -37,20 +37,25 @@ class ConfidenceBound(BatchFunction):
     """The posterior mean plus a multiple of the standard deviation.
 
     Attributes:
-        width: The multiple: positive for an upper, negative for a lower bound.
+        multiple: Of the standard deviation: positive for an upper, negative for a lower
+            bound.
     """
 
-    def __init__(self, view: ExactGPView, width: float) -> None:
+    def __init__(
+        self, view: ExactGPView, multiple: float, domain: RobustDomain
+    ) -> None:
         """Read the moments of a model.
 
         Args:
             view: The model, of any batch shape.
-            width: The multiple of the standard deviation.
+            multiple: The multiple of the standard deviation.
+            domain: Where the bound is needed.
         """
         super().__init__()
+        self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
         self.view = view
         self.mean = posterior_mean(view)
-        self.width = width
+        self.multiple = multiple
         self.sample_shape = self.mean.sample_shape
         self.dim = self.mean.dim
         self.lengthscale = self.mean.lengthscale
@@ -69,7 +74,7 @@ class ConfidenceBound(BatchFunction):
         # Bounded away from zero for the sake of the derivative.
         floor = torch.finfo(z.dtype).eps * self.view.prior_variance(points)
         deviation = self.view.outcome_scale * (variance + floor).sqrt()
-        bound: Tensor = self.mean(z) + self.width * deviation.unsqueeze(-2)
+        bound: Tensor = self.mean(z) + self.multiple * deviation.unsqueeze(-2)
         return bound
 
 
@@ -108,8 +113,8 @@ class StableOpt(AcquisitionFunction):
         negate = maximize != is_negating(posterior_transform)
         view = ExactGPView(model, negate=negate)
         self.domain = match_domain(domain, view)
-        self.optimistic = ConfidenceBound(view, -(beta**0.5))
-        self.pessimistic = ConfidenceBound(view, beta**0.5)
+        self.optimistic = ConfidenceBound(view, -(beta**0.5), self.domain)
+        self.pessimistic = ConfidenceBound(view, beta**0.5, self.domain)
         self.solver = WorstCaseSolver(self.optimistic, self.domain)
 
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]

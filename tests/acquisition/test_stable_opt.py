@@ -3,6 +3,7 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
+from gpytorch.kernels import RQKernel
 from torch import Tensor
 
 from botorch_res import RobustDomain
@@ -112,6 +113,20 @@ def test_first_stage_as_an_acquisition_function():
     assert (others <= value + 1e-8).all()
     with pytest.raises(UnsupportedError, match=r"got shape \(2, 3, 1, 2\)"):
         acqf(domain.sample(6, seed=0).view(2, 3, 1, 2))
+
+
+def test_kernel_without_second_derivatives():
+    X = RobustDomain(BOUNDS, [1]).sample(6, seed=0)
+    model = SingleTaskGP(
+        X,
+        X[:, :1].sin(),
+        covar_module=RQKernel(),
+        input_transform=Normalize(2, bounds=BOUNDS),
+    )
+    domain = make_domain("box")
+    _, value = brute_force(model, domain, beta=4.0, maximize=True, n=101)
+    _, found = StableOpt(model, domain, maximize=True).optimize()
+    assert value - 5e-3 <= float(found) <= value + 4e-2
 
 
 def test_bad_beta():
