@@ -112,6 +112,9 @@ class ExactGPView(ConditionalGP):
             inputs = original = gp.train_inputs[0]
             if gp._has_transformed_inputs:
                 original = gp._original_train_inputs
+                if original.ndim > inputs.ndim:
+                    # ``subset_output`` keeps those of all outcomes, which are the same.
+                    original = original.select(-3, 0)
             elif transform is not None:
                 inputs = transform.preprocess_transform(inputs)
             targets = self.sign * gp.train_targets.detach()
