@@ -1,9 +1,14 @@
 r"""Robust Entropy Search in Ax: ``pip install botorch_res[ax]``.
 
 Ax's modular BoTorch generator builds the acquisition function. This module lets it take
-the domain from Ax's search space, and lets Ax save and load what uses it. Declare the
-uncontrollable parameters like the others: as ranges, or as *ordered* choices if nature
-has finitely many. The same holds for the controllable ones.
+the domain from Ax's search space, and lets Ax save and load what uses it: import it
+before loading.
+
+- Declare the uncontrollable parameters like the others: as ranges, or as *ordered*
+  choices if nature has finitely many. The same holds for the controllable ones.
+- The direction is that of Ax's objective: ``"-loss"`` minimises the largest loss.
+- What Ax calls the best parameters is the best trial, at whichever ``theta`` it was
+  made, not a robust choice; ``recommend_robust_optimum`` finds one from the data.
 
 Example:
     >>> spec = robust_generator_spec(uncontrollable=["theta"])

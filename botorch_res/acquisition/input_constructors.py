@@ -52,8 +52,9 @@ def construct_inputs_qRES(
     The domain is ``domain``, or it is put together from ``bounds``, ``uncontrollable``
     and at most one description of finite sets: ``x_choices`` and ``theta_choices``, or
     ``discrete_choices``. All are in the units of the model's inputs. In Ax these are
-    the user's units, except for parameters on a logarithmic or logit scale and for
-    choices that are not numbers; ``botorch_res.acquisition.ax`` takes them from Ax.
+    the user's units, except for parameters on a logarithmic or logit scale, which Ax
+    also gives to ordered choices of its own accord, and for choices that are not
+    numbers; ``botorch_res.acquisition.ax`` therefore takes the choices from Ax.
 
     Args:
         model: A fitted exact single-output model.

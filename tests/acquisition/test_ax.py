@@ -7,6 +7,7 @@ import torch
 from ax.adapter.registry import Cont_X_trans, Generators, Y_trans
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.api.protocols.metric import IMetric
 from ax.core.observation import ObservationFeatures
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
@@ -19,6 +20,8 @@ from botorch_res.acquisition.ax import RobustAcquisition, robust_generator_spec
 
 # Ax calls what it, or pandas, has deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+# BoTorch's search, which Ax uses by itself, stumbles over kinks.
+stumbling = pytest.mark.filterwarnings("ignore:Optimization failed:RuntimeWarning")
 
 X = RangeParameterConfig(name="x", bounds=(-5.0, 10.0), parameter_type="float")
 VALUES = [0.0, 4.0, 9.0, 15.0]
@@ -159,6 +162,7 @@ def test_saved_reloaded_and_continued(tmp_path: Path) -> None:
     assert all(trial.status.is_completed for trial in trials.values())
 
 
+@stumbling
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
@@ -183,6 +187,20 @@ def test_plain_modular_generator(kind: str, options: dict[str, Any]) -> None:
     assert_same_values(acqf, make_domain(kind), None)
 
 
+def test_a_tracked_metric_is_left_aside() -> None:
+    client = make_client()
+    client.configure_metrics(metrics=[IMetric("tracked")])
+    for trial in client._experiment.trials.values():
+        client.attach_data(trial.index, {"tracked": trial.arm.parameters["x"]})
+    use(client)
+    client.get_next_trials(max_trials=1)
+    built = acquisition(client)
+    assert (built.surrogate.model.num_outputs, built.acqf.model.num_outputs) == (2, 1)
+    (dataset,) = built.surrogate.training_data
+    assert torch.equal(built.acqf.view.original_inputs, dataset.X)
+    assert_same_values(built.acqf, make_domain("range"), None)
+
+
 def test_the_worst_outcomes_are_not_cut_off() -> None:
     client = make_client()
     # An outcome far worse than the others.
@@ -202,8 +220,7 @@ def test_the_worst_outcomes_are_not_cut_off() -> None:
     assert agree == [True, False]
 
 
-# BoTorch's search stumbles over kinks.
-@pytest.mark.filterwarnings("ignore:Optimization failed:RuntimeWarning")
+@stumbling
 def test_fixed_parameters_and_candidate_sets_are_left_to_ax() -> None:
     client = make_client("choice")
     strategy = use(client)
