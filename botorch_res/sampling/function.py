@@ -54,10 +54,13 @@ class BatchFunction(Module, ABC):
         lengthscale: The distance, in each of the ``d`` columns, over which the
             functions change; ``None`` if it is not known.
         dim: The number of columns ``d``; ``None`` if it is not known.
+        width: ``d`` widths of the region of interest, for the size of differences;
+            needed only by functions without second derivatives in autograd.
     """
 
     sample_shape: torch.Size
     dim: int | None = None
+    width: Tensor
     lengthscale: Tensor | None = None
 
     @abstractmethod
@@ -75,6 +78,10 @@ class BatchFunction(Module, ABC):
     def derivatives(self, z: Tensor, columns: Tensor) -> Derivatives:
         """Value, gradient and Hessian with respect to some columns.
 
+        The gradient is autograd's. So is the Hessian, unless the function has no second
+        derivative in autograd (``torch.cdist`` and with it many of GPyTorch's kernels
+        have none): then it is made of central differences of gradients.
+
         Args:
             z: ``sample_shape x n x d`` points, each function its own.
             columns: The indices of the ``k`` columns of ``z`` to differentiate by.
@@ -85,13 +92,41 @@ class BatchFunction(Module, ABC):
         with torch.enable_grad():
             leaf = z.detach().index_select(-1, columns).requires_grad_()
             value = self(z.detach().index_copy(-1, columns, leaf))
-            gradient = _gradient(value, leaf, create_graph=True)
-            # A loop over columns, not over points: one backward pass for each.
-            rows = [_gradient(slope, leaf) for slope in gradient.unbind(dim=-1)]
-        hessian = torch.stack(rows, dim=-2)
+            try:
+                gradient = _gradient(value, leaf, create_graph=True)
+                # A loop over columns, not over points: one backward pass for each.
+                rows = [_gradient(slope, leaf) for slope in gradient.unbind(dim=-1)]
+                hessian = torch.stack(rows, dim=-2)
+            except NotImplementedError:
+                gradient = _gradient(value, leaf)
+                hessian = self._difference_hessian(z.detach(), columns)
         return Derivatives(
             value.detach(), gradient.detach(), 0.5 * (hessian + hessian.mT)
         )
+
+    def _difference_hessian(self, z: Tensor, columns: Tensor) -> Tensor:
+        """Central differences of gradients, at all points and columns in one call.
+
+        Args:
+            z: ``sample_shape x n x d`` points, each function its own.
+            columns: The indices of the ``k`` columns to differentiate by.
+
+        Returns:
+            ``sample_shape x n x k x k`` differences.
+        """
+        k = len(columns)
+        width = self.width.index_select(-1, columns)
+        step = torch.diag_embed(torch.finfo(z.dtype).eps ** (1.0 / 3.0) * width)
+        moves = torch.stack([step, -step])  # 2 x k x k
+        center = z.index_select(-1, columns)[..., None, None, :]
+        leaf = (center + moves).flatten(-4, -2).requires_grad_()
+        points = z.unsqueeze(-2).expand(*z.shape[:-1], 2 * k, -1).flatten(-3, -2)
+        value = self(points.index_copy(-1, columns, leaf))
+        slopes = _gradient(value, leaf).unflatten(-2, (z.shape[-2], 2, k))
+        forward, backward = slopes.unbind(dim=-3)
+        distance = torch.diagonal(moves[0] - moves[1]).unsqueeze(-1)
+        hessian: Tensor = (forward - backward) / distance
+        return hessian
 
     def theta_table(
         self, thetas: Tensor, domain: RobustDomain
@@ -147,20 +182,24 @@ def _gradient(value: Tensor, leaf: Tensor, create_graph: bool = False) -> Tensor
 class CallableFunction(BatchFunction):
     """A batch of functions given by any differentiable batch callable."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], probe: Tensor) -> None:
+    def __init__(
+        self, function: Callable[[Tensor], Tensor], domain: RobustDomain
+    ) -> None:
         """Wrap a callable.
 
         Args:
             function: Maps ``n x d`` points, and ``sample_shape x n x d`` points, to
-                ``sample_shape x n`` values.
-            probe: ``n x d`` points at which ``function`` is evaluated once to learn
-                ``sample_shape``.
+                ``sample_shape x n`` values. It is evaluated once at two points of the
+                domain to learn ``sample_shape``.
+            domain: Where the function is defined.
 
         Raises:
             BotorchTensorDimensionError: If the values have the wrong shape.
         """
         super().__init__()
         self.function = function
+        self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
+        probe = domain.sample(2, seed=0)
         with torch.no_grad():
             shape = function(probe).shape
         if shape[-1:] != probe.shape[:1]:
@@ -198,4 +237,4 @@ def as_batch_function(
     """
     if isinstance(function, BatchFunction):
         return function
-    return CallableFunction(function, domain.sample(2, seed=0))
+    return CallableFunction(function, domain)

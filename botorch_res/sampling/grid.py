@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
+from gpytorch.kernels import Kernel
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
@@ -163,10 +164,9 @@ def describe_kernel(kernel: Module) -> str:
     """
     inner = [
         describe_kernel(child)
-        for name, child in kernel.named_children()
-        if "kernel" in name
+        for child in (*kernel.children(), *getattr(kernel, "kernels", []))
+        if isinstance(child, Kernel)
     ]
-    inner += [describe_kernel(child) for child in getattr(kernel, "kernels", [])]
     return type(kernel).__name__ + (f"({', '.join(inner)})" if inner else "")
 
 

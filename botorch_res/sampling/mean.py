@@ -28,6 +28,11 @@ class KernelMean(BatchFunction):
         weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
         self.register_buffer("weights", weights)
         self.sample_shape = torch.Size([*view.batch_shape, 1])
+        inputs = view.original_inputs.flatten(0, -2)
+        spread = inputs.amax(dim=0) - inputs.amin(dim=0)
+        # A single observation tells the order of magnitude of its columns at best.
+        size = torch.where(spread > 0, spread, inputs.abs().amax(dim=0))
+        self.register_buffer("width", torch.where(size > 0, size, 1.0))
 
     def forward(self, z: Tensor) -> Tensor:
         """Evaluate the posterior mean.

@@ -1,0 +1,161 @@
+import math
+import pickle
+from copy import deepcopy
+
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+
+from botorch_res.domain import RobustDomain
+from botorch_res.sampling import BatchFunction, Expansion, function
+
+SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
+DOMAIN = RobustDomain(
+    torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double), uncontrollable=[2, 0]
+)
+
+
+def random_expansion(batch=(), smoothness=math.inf, t=6, dtype=torch.double, **changes):
+    generator = torch.Generator().manual_seed(1)
+
+    def normal(*shape):
+        return torch.randn(*batch, *shape, generator=generator, dtype=dtype)
+
+    arguments = {
+        "frequencies": normal(10, 3),
+        "cosines": normal(4, 10),
+        "sines": normal(4, 10),
+        "centers": normal(t, 3),
+        "kernel_weights": normal(4, t),
+        "offset": normal(4),
+        "smoothness": smoothness,
+        "scale": 0.5 + normal(1, 3).abs(),
+        "shift": normal(1, 3),
+    }
+    return Expansion(**{**arguments, **changes})
+
+
+def by_definition(f, z, c):
+    """One value of one function, from the formula in the module's docstring."""
+    u = z / f.scale[0] - f.shift[0]
+    phase = f.frequencies @ u
+    s = (u - f.centers).square().sum(-1)
+    r = (2 * f.smoothness * s).sqrt()
+    kernel = {
+        math.inf: lambda: (-s / 2).exp(),
+        2.5: lambda: (1 + r + r**2 / 3) * (-r).exp(),
+        1.5: lambda: (1 + r) * (-r).exp(),
+        0.5: lambda: (-r).exp(),
+    }[f.smoothness]()
+    waves = f.cosines[c] @ phase.cos() + f.sines[c] @ phase.sin()
+    return f.offset[c] + waves + f.kernel_weights[c] @ kernel
+
+
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_values_equal_the_definition(smoothness):
+    f = random_expansion(smoothness=smoothness)
+    z = torch.randn(4, 5, 3, dtype=torch.double)
+    expected = torch.stack(
+        [
+            torch.stack([by_definition(f, z[c, i], c) for i in range(5)])
+            for c in range(4)
+        ]
+    )
+    torch.testing.assert_close(f(z), expected)
+    torch.testing.assert_close(f(z[1])[1], expected[1])
+    torch.testing.assert_close((-f)(z), -expected)
+    assert f.num_samples == 4
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("t", [6, 0])
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_closed_form_derivatives_equal_autograd(batch, t, smoothness):
+    f = random_expansion(batch, smoothness, t)
+    z = torch.randn(*batch, 4, 5, 3, dtype=torch.double)
+    for columns in ([1], [0, 2], [2, 0, 1]):
+        index = torch.tensor(columns)
+        closed = f.derivatives(z, index)
+        autograd = BatchFunction.derivatives(f, z, index)
+        for ours, theirs in zip(closed, autograd, strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("t", [6, 0])
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_table_equals_values_at_all_pairs(monkeypatch, batch, t, smoothness):
+    f = random_expansion(batch, smoothness, t)
+    thetas = torch.rand(7, 2, dtype=torch.double)
+    x = torch.rand(5, 1, dtype=torch.double)
+    own = torch.rand(*batch, 4, 5, 1, dtype=torch.double)
+    plain = BatchFunction.theta_table(f, thetas, DOMAIN)
+    for limit in (2**24, 40):  # with and without room for weighted factors, and chunks
+        monkeypatch.setattr(function, "MAX_ELEMENTS", limit)
+        table = f.theta_table(thetas, DOMAIN)
+        torch.testing.assert_close(table(x), plain(x))
+        torch.testing.assert_close(table(own), plain(own))
+
+
+def test_chunks_do_not_change_values(monkeypatch):
+    f = random_expansion()
+    z = torch.randn(4, 9, 3, dtype=torch.double)
+    columns = torch.tensor([0, 1])
+    whole = (f(z), f(z[0]), *f.derivatives(z, columns))
+    monkeypatch.setattr(function, "MAX_ELEMENTS", 100)
+    parts = (f(z), f(z[0]), *f.derivatives(z, columns))
+    for a, b in zip(whole, parts, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+class Cube(torch.nn.Module):
+    """A transform that is not affine."""
+
+    def forward(self, z):
+        return z**3
+
+
+def test_transforms_that_are_not_affine_take_autograd():
+    f = random_expansion(input_transform=Cube())
+    plain = random_expansion()
+    z = torch.rand(4, 5, 3, dtype=torch.double)
+    torch.testing.assert_close(f(z), plain(z**3))
+    assert f.lengthscale is None
+    assert f.dim is None
+    columns = torch.tensor([1])
+    value, gradient, hessian = f.derivatives(z, columns)
+    inner = plain.derivatives(z**3, columns)
+    y = z[..., 1:2]
+    torch.testing.assert_close(value, inner.value)
+    torch.testing.assert_close(gradient, 3 * y**2 * inner.gradient)
+    bent = (3 * y**2) ** 2 * inner.hessian[..., 0] + 6 * y * inner.gradient
+    torch.testing.assert_close(hessian[..., 0], bent)
+    thetas = torch.rand(3, 2, dtype=torch.double)
+    x = torch.rand(2, 1, dtype=torch.double)
+    values = plain.theta_table(thetas**3, DOMAIN)(x**3)
+    torch.testing.assert_close(f.theta_table(thetas, DOMAIN)(x), values)
+
+
+def test_lengthscale_is_in_the_users_units():
+    f = random_expansion((2,))
+    expected = f.scale.amin(dim=0).squeeze(0)
+    torch.testing.assert_close(f.lengthscale, expected)
+    rough = random_expansion((2,), smoothness=0.5)
+    assert (rough.lengthscale < expected).all()
+
+
+def test_copies_and_single_precision():
+    f = random_expansion()
+    z = torch.rand(3, 3, dtype=torch.double)
+    for copy in (deepcopy(f), pickle.loads(pickle.dumps(f))):
+        assert torch.equal(copy(z), f(z))
+    single = deepcopy(f).float()
+    assert single(z.float()).dtype == torch.float
+    torch.testing.assert_close(single(z.float()).double(), f(z), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (5, 4, 3), (3,)])
+def test_wrong_shapes(shape):
+    f = random_expansion()
+    with pytest.raises(BotorchTensorDimensionError, match=r"\(4,\) x n x d with d = 3"):
+        f.scaled(torch.rand(shape, dtype=torch.double))

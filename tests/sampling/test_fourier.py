@@ -1,0 +1,282 @@
+import math
+
+import pytest
+import torch
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms.input import ChainedInputTransform, Log10, Warp
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from gpytorch.means import LinearMean, ZeroMean
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.sampling import GridSamples, draw_fourier_samples
+
+BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+
+
+def make_model(t=10, kernel=None, noise=1e-3, batch=(), seed=0, **kwargs):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.rand(*batch, t, 2, generator=generator, dtype=torch.double)
+    Y = (5 * X).sin().sum(-1, keepdim=True)
+    if t > 1:
+        Y = (Y - Y.mean(-2, keepdim=True)) / Y.std(-2, keepdim=True)
+    if kernel is None:
+        kernel = RBFKernel(ard_num_dims=2, batch_shape=torch.Size(batch))
+        kernel.lengthscale = torch.tensor([0.2, 0.4])
+    Yvar = None if noise is None else torch.full_like(Y, noise)
+    kwargs.setdefault("outcome_transform", None)
+    return SingleTaskGP(X, Y, Yvar, covar_module=kernel, **kwargs).double().eval()
+
+
+def matern(nu):
+    kernel = MaternKernel(nu, ard_num_dims=2)
+    kernel.lengthscale = torch.tensor([0.3, 0.6])
+    kernel = ScaleKernel(kernel)
+    kernel.outputscale = 2.0
+    return kernel
+
+
+def statistics(model, Z, method, num_seeds=48, num_samples=64):
+    """Deviation of means and covariances from the posterior in standard errors.
+
+    Frequencies are drawn anew with each seed: only the average over them is exact.
+    """
+    with torch.no_grad():
+        posterior = model.posterior(Z)
+        mean = posterior.mean.squeeze(-1)
+        covariance = posterior.distribution.covariance_matrix
+    moments = []
+    for seed in range(num_seeds):
+        residual = draw_fourier_samples(model, num_samples, method=method, seed=seed)(Z)
+        residual = residual - mean
+        second = residual.mT @ residual / num_samples - covariance
+        moments.append(torch.cat([residual.mean(0), second.flatten()]))
+    moments = torch.stack(moments)
+    return moments.mean(0) / (moments.std(0) / math.sqrt(num_seeds))
+
+
+@pytest.mark.parametrize(
+    ("method", "t", "kernel"),
+    [
+        ("matheron", 1, None),
+        ("matheron", 10, None),
+        ("matheron", 100, None),
+        ("matheron", 500, matern(2.5)),
+        ("matheron", 30, matern(1.5)),
+        ("matheron", 30, matern(0.5)),
+        ("weight", 1, None),
+        ("weight", 6, None),
+        ("weight", 6, matern(2.5)),
+    ],
+)
+def test_moments_equal_those_of_the_posterior(method, t, kernel):
+    Z = torch.rand(5, 2, generator=torch.Generator().manual_seed(1)).double()
+    scores = statistics(make_model(t, kernel), Z, method)
+    # Thirty scores, most of them independent: five is one in a hundred thousand.
+    assert scores.abs().max() < 5.0
+    assert scores.square().mean().sqrt() < 1.8
+
+
+def test_weight_space_equals_the_bayesian_linear_model():
+    model = make_model(8, noise=0.05)
+    samples = draw_fourier_samples(model, 20000, 20, method="weight", seed=3)
+    view = ExactGPView(model)
+
+    def features(z):
+        phase = samples.scaled(z) @ samples.frequencies.mT
+        return (2 / 20) ** 0.5 * torch.cat([phase.cos(), phase.sin()], -1)
+
+    # The textbook's way: the F x F matrix that the package never forms.
+    Phi = features(view.original_inputs)
+    A = Phi.mT @ Phi / 0.05 + torch.eye(20, dtype=torch.double)
+    Z = torch.rand(4, 2, dtype=torch.double)
+    constant = model.mean_module.constant.item()
+    weights = torch.linalg.solve(A, Phi.mT @ (view.train_targets - constant) / 0.05)
+    mean = constant + features(Z) @ weights
+    covariance = features(Z) @ torch.linalg.solve(A, features(Z).mT)
+    values = samples(Z)
+    error = covariance.diagonal().sqrt() / math.sqrt(20000)
+    assert ((values.mean(0) - mean).abs() < 5 * error).all()
+    torch.testing.assert_close(values.mT.cov(), covariance, rtol=0.1, atol=3e-3)
+
+
+@pytest.mark.parametrize("method", ["matheron", "weight"])
+def test_samples_pass_near_the_data(method):
+    model = make_model(12, noise=1e-6)
+    samples = draw_fourier_samples(model, 32, method=method, seed=0)
+    deviation = samples(model.train_inputs[0]) - model.train_targets
+    assert deviation.abs().max() < 6e-3  # six standard deviations of the noise
+
+
+def test_noise_of_each_observation():
+    X = torch.rand(6, 2, dtype=torch.double)
+    noise = torch.tensor([1e-6] * 3 + [4.0] * 3, dtype=torch.double).unsqueeze(-1)
+    Y = Standardize(1)(X.sum(-1, keepdim=True))[0]
+    model = SingleTaskGP(X, Y, noise, outcome_transform=None)
+    samples = draw_fourier_samples(model, 400, seed=0)
+    spread = samples(X).std(0)
+    exact = model.posterior(X).variance.sqrt().squeeze(-1).detach()
+    torch.testing.assert_close(spread[:3], exact[:3], rtol=0.2, atol=1e-3)
+    torch.testing.assert_close(spread[3:], exact[3:], rtol=0.2, atol=0.0)
+
+
+@pytest.mark.parametrize("method", ["matheron", "weight"])
+def test_seeds(method):
+    model = make_model()
+    Z = torch.rand(3, 2, dtype=torch.double)
+    state = torch.get_rng_state()
+    first = draw_fourier_samples(model, 4, method=method, seed=5)(Z)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(draw_fourier_samples(model, 4, method=method, seed=5)(Z), first)
+    assert not torch.equal(
+        draw_fourier_samples(model, 4, method=method, seed=6)(Z), first
+    )
+    torch.manual_seed(0)
+    unseeded = draw_fourier_samples(model, 4, method=method)(Z)
+    assert not torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(0)
+    assert torch.equal(draw_fourier_samples(model, 4, method=method)(Z), unseeded)
+
+
+@pytest.mark.parametrize("noise", [None, 1e-3])
+@pytest.mark.parametrize("nu", [None, 2.5])
+def test_units_of_the_user(noise, nu):
+    """Raw data with transforms, and the same data transformed by hand."""
+    generator = torch.Generator().manual_seed(0)
+    unit = torch.rand(8, 2, generator=generator, dtype=torch.double)
+    lower, width = torch.tensor([[5.0, -1e3], [0.1, 500.0]], dtype=torch.double)
+    Y = unit.sin().sum(-1, keepdim=True) * 40 - 7
+    kernel = None if nu is None else matern(nu)
+
+    def build(X, Y, noise, **kwargs):
+        Yvar = None if noise is None else torch.full_like(Y, noise)
+        model = SingleTaskGP(X, Y, Yvar, covar_module=kernel, **kwargs)
+        if kernel is None:
+            model.covar_module.lengthscale = 0.3
+        return model.eval()
+
+    bounds = torch.stack([lower, lower + width])
+    variance = Y.std().square()
+    raw = build(
+        lower + width * unit,
+        Y,
+        None if noise is None else noise * variance,
+        input_transform=Normalize(2, bounds=bounds),
+        outcome_transform=Standardize(1),
+    )
+    scaled = (Y - Y.mean()) / Y.std()
+    plain = build(unit, scaled, noise, outcome_transform=None)
+    Z = torch.rand(6, 2, dtype=torch.double)
+    ours = draw_fourier_samples(raw, 3, seed=0)
+    theirs = draw_fourier_samples(plain, 3, seed=0)
+    z = (lower + width * Z).expand(3, -1, -1)
+    torch.testing.assert_close(ours(z), Y.mean() + Y.std() * theirs(Z))
+    columns = torch.tensor([1])
+    gradient = theirs.derivatives(Z.expand(3, -1, -1), columns).gradient
+    torch.testing.assert_close(
+        ours.derivatives(z, columns).gradient, Y.std() * gradient / 500.0
+    )
+    torch.testing.assert_close(ours.lengthscale, theirs.lengthscale * width)
+
+
+def test_other_input_transforms():
+    torch.manual_seed(0)
+    chain = ChainedInputTransform(
+        first=Normalize(2, bounds=BOUNDS), second=Normalize(2, bounds=BOUNDS * 2)
+    )
+    assert draw_fourier_samples(make_model(input_transform=chain), 2).slope is not None
+    for transform in (
+        Log10([0]),
+        Warp(d=2, indices=[0], concentration1_prior=None, bounds=BOUNDS),
+    ):
+        model = make_model(input_transform=transform, noise=1e-6)
+        samples = draw_fourier_samples(model, 3, seed=0)
+        assert samples.slope is None
+        X = ExactGPView(model).original_inputs
+        targets = ExactGPView(model).train_targets
+        assert (samples(X) - targets).abs().max() < 1e-2
+
+
+def test_batches_of_models():
+    model = make_model(7, batch=(3,))
+    with torch.no_grad():
+        model.covar_module.lengthscale = torch.rand(3, 1, 2) + 0.2
+    samples = draw_fourier_samples(model, 2000, seed=0)
+    assert samples.sample_shape == (3, 2000)
+    Z = torch.rand(4, 2, dtype=torch.double)
+    posterior = model.posterior(Z)
+    values = samples(Z)
+    exact = posterior.variance.sqrt().squeeze(-1).detach()
+    error = (values.mean(1) - posterior.mean.squeeze(-1).detach()) / exact
+    assert error.abs().max() < 5 / math.sqrt(2000)
+    own = samples(Z.expand(3, 2000, 4, 2))
+    torch.testing.assert_close(own, values)
+
+
+def test_zero_mean_and_single_precision():
+    model = make_model(5, noise=1e-3, mean_module=ZeroMean()).float()
+    samples = draw_fourier_samples(model, 3, seed=0)
+    values = samples(model.train_inputs[0])
+    assert values.dtype == torch.float
+    assert (values - model.train_targets).abs().max() < 0.2
+
+
+FINITE = RobustDomain(
+    BOUNDS,
+    uncontrollable=[1],
+    x_choices=torch.rand(3, 1, dtype=torch.double),
+    theta_choices=torch.rand(4, 1, dtype=torch.double),
+)
+
+
+def test_kernels_without_features():
+    model = make_model(kernel=ScaleKernel(PeriodicKernel()))
+    name = r"ScaleKernel\(PeriodicKernel\)"
+    with pytest.raises(UnsupportedError, match=f"{name} has no Fourier features. Use"):
+        draw_fourier_samples(model, 2)
+    with pytest.raises(UnsupportedError, match="pass a `domain` with `x_choices`"):
+        draw_fourier_samples(model, 2, domain=RobustDomain(BOUNDS, [1]))
+    assert isinstance(draw_fourier_samples(model, 2, domain=FINITE), GridSamples)
+    total = make_model(kernel=RBFKernel() + MaternKernel())
+    with pytest.raises(UnsupportedError, match=r"AdditiveKernel\(RBFKernel, Matern"):
+        draw_fourier_samples(total, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "kwargs"),
+    [
+        (InputDataError, "`num_samples` of at least 1, got 0", {"num_samples": 0}),
+        (InputDataError, "positive even number, got 3", {"num_features": 3}),
+        (InputDataError, "positive even number, got 0", {"num_features": 0}),
+        (InputDataError, "'matheron' or 'weight', got 'other'", {"method": "other"}),
+        (
+            BotorchTensorDimensionError,
+            "`domain` with 2 columns, as many as the inputs of the model have, got 3",
+            {"domain": RobustDomain(torch.tensor([[0.0] * 3, [1.0] * 3]), [1])},
+        ),
+    ],
+)
+def test_wrong_arguments(error, message, kwargs):
+    with pytest.raises(error, match=message):
+        draw_fourier_samples(make_model(), **{"num_samples": 2, **kwargs})
+
+
+def test_unsupported_models():
+    with pytest.raises(
+        UnsupportedError, match="ConstantMean or a ZeroMean, got Linear"
+    ):
+        draw_fourier_samples(make_model(mean_module=LinearMean(2)), 2)
+    X = torch.rand(4, 2, dtype=torch.double)
+    several = SingleTaskGP(X, torch.rand(4, 2, dtype=torch.double))
+    with pytest.raises(UnsupportedError, match="single-output"):
+        draw_fourier_samples(several, 2)
+    broken = make_model()
+    broken.train_targets[0] = math.nan
+    with pytest.raises(InputDataError, match="finite train_targets"):
+        draw_fourier_samples(broken, 2)

@@ -1,0 +1,79 @@
+import math
+
+import pytest
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.kernels import PeriodicKernel, ScaleKernel
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.optim import robust_optimum, worst_case
+from botorch_res.sampling import draw_fourier_samples, grid
+
+GENERATOR = torch.Generator().manual_seed(0)
+DOMAIN = RobustDomain(
+    torch.tensor([[0.0, -5.0], [1.0, 5.0]], dtype=torch.double),
+    uncontrollable=[0],
+    x_choices=torch.rand(3, 1, generator=GENERATOR, dtype=torch.double),
+    theta_choices=torch.rand(4, 1, generator=GENERATOR, dtype=torch.double),
+)
+
+
+def make_model():
+    X = torch.rand(5, 2, generator=GENERATOR, dtype=torch.double)
+    Y = 30 + 4 * X.sum(-1, keepdim=True)
+    kernel = ScaleKernel(PeriodicKernel()).double()
+    return SingleTaskGP(
+        X,
+        Y,
+        torch.full_like(Y, 0.1),
+        covar_module=kernel,
+        outcome_transform=Standardize(1),
+    )
+
+
+def test_moments_equal_those_of_the_posterior():
+    model = make_model()
+    samples = draw_fourier_samples(model, 20000, seed=0, domain=DOMAIN)
+    points = DOMAIN.all_pairs().flatten(0, 1)
+    values = samples(points)
+    view = ExactGPView(model)
+    with torch.no_grad():
+        mean, covariance = view.joint_posterior(view.transform_inputs(points))
+    covariance = view.outcome_scale**2 * covariance
+    spread = covariance.diagonal().sqrt()
+    error = (values.mean(0) - view.untransform_outcomes(mean)) / spread
+    assert error.abs().max() < 5 / math.sqrt(20000)
+    scaled = (values.mT.cov() - covariance) / torch.outer(spread, spread)
+    assert scaled.abs().max() < 0.05
+
+
+def test_tables_and_optimisers():
+    samples = draw_fourier_samples(make_model(), 6, seed=0, domain=DOMAIN)
+    assert samples.num_samples == 6
+    table = samples(DOMAIN.all_pairs().flatten(0, 1)).reshape(6, 3, 4)
+    torch.testing.assert_close(table, samples.table)
+    torch.testing.assert_close((-samples).table, -table)
+    x = DOMAIN.x_choices[[2, 0]]
+    worst = worst_case(samples, x, DOMAIN)
+    torch.testing.assert_close(worst.value, table[:, [2, 0]].amax(-1))
+    torch.testing.assert_close(samples(DOMAIN.join(x, worst.theta)), worst.value)
+    optimum = robust_optimum(samples, DOMAIN)
+    torch.testing.assert_close(optimum.value, table.amax(-1).amin(-1))
+    joined = DOMAIN.join(optimum.x, optimum.theta).unsqueeze(-2)
+    torch.testing.assert_close(samples(joined).squeeze(-1), optimum.value)
+
+
+def test_errors(monkeypatch):
+    samples = draw_fourier_samples(make_model(), 2, seed=0, domain=DOMAIN)
+    z = DOMAIN.all_pairs()[0, :1].clone()
+    z[..., 0] += 0.01
+    with pytest.raises(InputDataError, match="`theta_choices` only, got"):
+        samples(z)
+    with pytest.raises(UnsupportedError, match="no derivatives"):
+        samples.derivatives(z, torch.tensor([0]))
+    monkeypatch.setattr(grid, "MAX_GRID_POINTS", 11)
+    with pytest.raises(UnsupportedError, match="12 instead of at most 11"):
+        draw_fourier_samples(make_model(), 2, domain=DOMAIN)

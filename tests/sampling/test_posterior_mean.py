@@ -1,0 +1,66 @@
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize, Standardize
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
+from gpytorch.means import LinearMean
+
+from botorch_res.models import ExactGPView
+from botorch_res.sampling import Expansion, posterior_mean
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize(
+    ("kernel", "mean", "closed_form"),
+    [
+        (RBFKernel, None, True),
+        (MaternKernel, None, True),
+        (PeriodicKernel, None, False),
+        (RBFKernel, LinearMean, False),
+    ],
+)
+def test_equals_the_models_posterior(batch, kernel, mean, closed_form):
+    shape = torch.Size(batch)
+    X = 3 + 10 * torch.rand(*batch, 9, 2, dtype=torch.double)
+    Y = X.sin().sum(-1, keepdim=True) * 20 + 300
+    model = SingleTaskGP(
+        X,
+        Y,
+        covar_module=kernel(batch_shape=shape).double(),
+        mean_module=None if mean is None else mean(2, batch_shape=shape).double(),
+        input_transform=Normalize(2, batch_shape=shape),
+        outcome_transform=Standardize(1, batch_shape=shape),
+    ).eval()
+    function = posterior_mean(model)
+    assert isinstance(function, Expansion) == closed_form
+    assert function.sample_shape == (*batch, 1)
+    Z = 3 + 10 * torch.rand(6, 2, dtype=torch.double)
+    expected = model.posterior(Z).mean.detach().mT
+    torch.testing.assert_close(function(Z), expected, rtol=1e-8, atol=1e-8)
+    own = Z.expand(*batch, 1, 6, 2)
+    torch.testing.assert_close(function(own), expected, rtol=1e-8, atol=1e-8)
+    derivatives = function.derivatives(own, torch.tensor([0, 1]))
+    step = torch.tensor([1e-4, 0.0], dtype=torch.double)
+    slope = (function(own + step) - function(own - step)) / 2e-4
+    torch.testing.assert_close(
+        derivatives.gradient[..., 0], slope, rtol=1e-5, atol=1e-5
+    )
+    again = posterior_mean(ExactGPView(model))
+    torch.testing.assert_close(again(Z), expected, rtol=1e-8, atol=1e-8)
+    again = function.derivatives(own, torch.tensor([0])).hessian[..., 0, 0]
+    bend = (function(own + step) - 2 * function(own) + function(own - step)) / 1e-8
+    torch.testing.assert_close(again, bend, rtol=1e-3, atol=1e-3)
+
+
+def test_width_of_the_data():
+    """Differences adapt to the data's units."""
+    for x, width in (
+        ([[0.0, 3.0]], [1.0, 3.0]),
+        ([[1.0, 0.0], [1.0, 5.0]], [1.0, 5.0]),
+    ):
+        X = torch.tensor(x, dtype=torch.double)
+        Y = torch.tensor([[-0.7], [0.7]], dtype=torch.double)[: len(X)]
+        model = SingleTaskGP(
+            X, Y, covar_module=PeriodicKernel().double(), outcome_transform=None
+        )
+        assert posterior_mean(model).width.tolist() == width
