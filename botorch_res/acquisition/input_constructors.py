@@ -62,7 +62,7 @@ def construct_inputs_qRES(
             for each outcome.
         bounds: The lower and upper bound of each column, ``d`` pairs.
         domain: The domain. Its bounds, or the least and largest of its choices, have
-            to agree with ``bounds``.
+            to agree with ``bounds``. Ax cannot load it from JSON: give it lists.
         uncontrollable: The names or the indices of the uncontrollable columns.
         x_choices: ``n_x`` lists of ``d_x`` values, all the settings of a finite ``x``.
         theta_choices: ``n_theta`` lists of ``d_theta`` values, all the settings of a
