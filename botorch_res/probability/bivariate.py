@@ -150,27 +150,29 @@ class _Normal(NamedTuple):
 def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _Normal:
     """Split the arguments into their elements, of ``batch_shape`` each, in float64."""
     covariance = covariance.double()
-    variances = torch.stack((covariance[..., 0, 0], covariance[..., 1, 1]), -1)
-    variances = variances.clamp_min(0.0) + _LEAST_VARIANCE
-    cross = 0.5 * (covariance[..., 0, 1] + covariance[..., 1, 0])
+    variance_1, cross, also_cross, variance_2 = covariance.flatten(-2).unbind(-1)
+    variance_1 = variance_1.clamp_min(0.0) + _LEAST_VARIANCE
+    variance_2 = variance_2.clamp_min(0.0) + _LEAST_VARIANCE
+    cross = 0.5 * (cross + also_cross)
     reflected = cross < 0.0
     sign = torch.where(reflected, -1.0, 1.0).to(cross)
-    lower = lower.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
-    upper = upper.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
+    lower_1, lower_2 = lower.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
+    upper_1, upper_2 = upper.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
     with torch.no_grad():
         # Rounding may carry the correlation past one.
-        excess = (variances.sqrt().prod(-1) - cross.abs()).clamp_max_(0.0)
+        excess = ((variance_1 * variance_2).sqrt() - cross.abs()).clamp_max_(0.0)
     mean_1, mean_2 = mean.double().unbind(-1)
     return _Normal(
         *torch.broadcast_tensors(
             mean_1,
             sign * mean_2,
-            *variances.unbind(-1),
+            variance_1,
+            variance_2,
             sign * cross + excess,
-            lower[..., 0],
-            torch.where(reflected, -upper[..., 1], lower[..., 1]),
-            upper[..., 0],
-            torch.where(reflected, -lower[..., 1], upper[..., 1]),
+            lower_1,
+            torch.where(reflected, -upper_2, lower_2),
+            upper_1,
+            torch.where(reflected, -lower_2, upper_2),
             sign,
         )
     )
@@ -200,6 +202,7 @@ def _standardise(normal: _Normal, one_sided: bool) -> tuple[Box, Tensor, Tensor]
         corners = torch.cat((corners, torch.full_like(corners, -FARTHEST_SIGMAS)))
     else:
         low = _within_reach((normal.lower_1 - mean_1) / spread)
+    high_at_left, high_at_right, low_at_left, low_at_right = corners.unbind()
     box = Box(
         left=_within_reach((normal.lower_2 - mean_2) / sigma),
         right=_within_reach((normal.upper_2 - mean_2) / sigma),
@@ -208,10 +211,10 @@ def _standardise(normal: _Normal, one_sided: bool) -> tuple[Box, Tensor, Tensor]
         slope=cross / (sigma * spread),
         width=width.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
         thickness=thickness.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
-        high_at_left=corners[0],
-        high_at_right=corners[1],
-        low_at_left=corners[2],
-        low_at_right=corners[3],
+        high_at_left=high_at_left,
+        high_at_right=high_at_right,
+        low_at_left=low_at_left,
+        low_at_right=low_at_right,
     )
     return box, sigma, spread
 
@@ -236,14 +239,17 @@ def _exact_differences(normal: _Normal, one_sided: bool) -> tuple[Tensor, Tensor
         torch.stack((*firsts, normal.lower_2, normal.upper_2)),
         torch.stack((*(mean_1,) * count, mean_2, mean_2)),
     )
-    factors = torch.stack((*(variance_2,) * count, cross, cross, variance_1, cross))
-    others = torch.cat((distances, torch.stack((variance_2, cross))))
-    products, rests = two_product(factors, others)
-    rests[:-2].addcmul_(factors[:-2], errors)
-    determinant = (products[-2] - products[-1]) + (rests[-2] - rests[-1])
-    least = _LEAST_DETERMINANT * variance_1 * variance_2
-    seconds = slice(count, count + 2)
-    corners = (products[:count].unsqueeze(1) - products[seconds]) + (
-        rests[:count].unsqueeze(1) - rests[seconds]
+    factors = torch.stack((*(variance_2,) * count, cross, cross))
+    products, rests = two_product(factors, distances)
+    rests.addcmul_(factors, errors)
+    bounds, regressions = products.split((count, 2))
+    rest, regression_rest = rests.split((count, 2))
+    corners = bounds.unsqueeze(1) - regressions
+    corners += rest.unsqueeze(1) - regression_rest
+    products, rests = two_product(
+        torch.stack((variance_1, cross)), torch.stack((variance_2, cross))
     )
+    # Minus the second product, and the rest of it.
+    determinant = -(products.diff(dim=0) + rests.diff(dim=0)).squeeze(0)
+    least = _LEAST_DETERMINANT * variance_1 * variance_2
     return torch.maximum(determinant, least), corners.flatten(0, 1)

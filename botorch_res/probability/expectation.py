@@ -86,8 +86,7 @@ def _two_bounds(shift: Tensor, base: Base, box: Box) -> Inner:
     thickness = box.thickness.expand_as(near)
     moments = interval_moments(near, thickness)
     # On the left side the near bound is the lower one, on the right the upper one.
-    sign = torch.ones_like(near)
-    sign[1] = -1.0
+    sign = column((1.0, -1.0), shift.select(0, 0))
     return Inner(
         scaled_prob=moments.scaled_prob,
         offset=sign * moments.offset,
@@ -174,12 +173,12 @@ class BoxExpectation(torch.autograd.Function):
         box = Box(*attributes)
         base = find_base(box)
         panels = place_panels(box, base, one_sided)
-        lengths = panels.stop - panels.start
-        middle = _middle(panels.start[0], lengths[0], base)
+        length = panels.stop - panels.start
+        middle = _middle(panels.start, length, base)
         # The sides, num_sides x n x batch_shape.
-        length = lengths[1:].unsqueeze(1)
+        side_length = (panels.side_stop - panels.side_start).unsqueeze(1)
         y = torch.addcmul(
-            panels.start[1:].unsqueeze(1), length, column(_NODES, box.slope)
+            panels.side_start.unsqueeze(1), side_length, column(_NODES, box.slope)
         )
         x = box.slope * y
         inner = _one_bound(x, base) if one_sided else _two_bounds(x, base, box)
@@ -187,8 +186,8 @@ class BoxExpectation(torch.autograd.Function):
         if not one_sided:
             mass.sub_(_pull_rise(-x, base.low))
         mass.exp_().mul_(column(_WEIGHTS, box.slope)).mul_(inner.scaled_prob)
-        mass.mul_(length)
-        middle_mass = middle.density * lengths[0]
+        mass.mul_(side_length)
+        middle_mass = middle.density * length
         total = middle_mass + mass.sum((0, 1))
         mass.div_(total)
         middle_mass = middle_mass / total
@@ -200,7 +199,7 @@ class BoxExpectation(torch.autograd.Function):
             torch.maximum(x, low, out=x)
         x.add_(inner.offset)
         # Mean and variance of y, and what x adds to slope y in the middle.
-        y_middle = torch.addcmul(panels.start[0], lengths[0], middle.mean)
+        y_middle = torch.addcmul(panels.start, length, middle.mean)
         x_middle = box.slope * y_middle - base.pull
         product = mass * y
         y_mean = middle_mass * y_middle + product.sum((0, 1))
@@ -209,7 +208,7 @@ class BoxExpectation(torch.autograd.Function):
         y.sub_(y_mean)
         x.sub_(x_mean)
         y_middle, x_middle = y_middle - y_mean, x_middle - x_mean
-        spread = lengths[0].square() * middle.second
+        spread = length.square() * middle.second
         product = torch.mul(mass, y, out=product).mul_(y)
         y_variance = (spread + y_middle.square()) * middle_mass + product.sum((0, 1))
         product = torch.mul(mass, y, out=product).mul_(x)
@@ -223,7 +222,7 @@ class BoxExpectation(torch.autograd.Function):
         ctx.one_sided = one_sided
         ctx.save_for_backward(
             *(box.slope, y_mean, y_variance, x_variance, covariance, total),
-            *(lengths, y_middle, x_middle, mass, y, x, *inner[2:]),
+            *(y_middle, x_middle, mass, y, x, *inner[2:]),
             *(*middle, *base, *panels),
         )
         ctx.mark_non_differentiable(*base)
@@ -242,7 +241,7 @@ class BoxExpectation(torch.autograd.Function):
             The gradients of the arguments of ``forward``.
         """
         slope, y_mean, y_variance, x_variance, xy, total, *rest = ctx.saved_tensors
-        lengths, y_middle, x_middle, mass, y, x, *rest = rest
+        y_middle, x_middle, mass, y, x, *rest = rest
         score, variance, third, far, to_far, *rest = rest
         middle, base, panels = Middle(*rest[:5]), Base(*rest[5:11]), Panels(*rest[11:])
         d_log, d_y, d_yy, d_x, d_xx, d_xy = gradients[:6]
@@ -269,9 +268,10 @@ class BoxExpectation(torch.autograd.Function):
         to_y.addcmul_(slope, shift).sub_(mass_z)
         node = to_y.sum(1)
         node_far = torch.mul(to_y, column(_NODES, slope), out=z).sum(1)
-        rate = to_mass.sum(1) / lengths[1:].clamp_min(1e-300)
+        side_length = (panels.side_stop - panels.side_start).clamp_min_(1e-300)
+        rate = to_mass.sum(1) / side_length
         # The same sums of the middle, where all summands are polynomials in u.
-        length = lengths[0]
+        length = panels.stop - panels.start
         x_0 = d_x + 2.0 * d_xx * x_middle + d_xy * y_middle
         y_0 = d_y + 2.0 * d_yy * y_middle + d_xy * x_middle
         x_1 = length * (2.0 * d_xx * slope + d_xy)
@@ -294,45 +294,44 @@ class BoxExpectation(torch.autograd.Function):
         to_base = to_base - share * sum_z
         in_slope = x_0 * (y_middle + y_mean) + x_1 * length * middle.second
         to_slope = to_slope + share * in_slope
-        node = torch.cat(((share * middle_node).unsqueeze(0), node))
-        node_far = torch.cat(((share * middle_far).unsqueeze(0), node_far))
-        rate = torch.cat(((density * sum_mass).unsqueeze(0), rate))
+        to_stop = node_far + rate
+        middle_stop = share * middle_far + density * sum_mass
+        ends = (
+            (panels.start, share * middle_node - middle_stop),
+            (panels.stop, middle_stop),
+            (panels.side_start, node - to_stop),
+            (panels.side_stop, to_stop),
+        )
         # Bounds of t, at the base.
-        to_high = with_bounds[-1] - d_x * (base.high < 0.0)
+        by_side = with_bounds.unbind()
+        to_high = by_side[-1] - d_x * (base.high < 0.0)
         to_bounds, to_low = to_high, None
         if not ctx.one_sided:
             edge = (to_far.square() - variance).mul_(mass).mul_(d_xx)
             edge.addcmul_(to_x, to_far).add_(to_mass)
             outwards = edge.mul_(far).sum((0, 1))
             to_high = to_high + outwards
-            to_low = with_bounds[0] - outwards - d_x * (base.low > 0.0)
+            to_low = by_side[0] - outwards - d_x * (base.low > 0.0)
             to_bounds = to_high + to_low
         to_slope = to_slope - base.z * to_bounds
         to_base = to_base - slope * to_bounds
-        left, right = _to_range(node, node_far, rate, to_base, base, panels)
+        left, right = _to_range(ends, to_base, base, panels)
         return None, left, right, to_low, to_high, to_slope, *(None,) * 6
 
 
 def _to_range(
-    node: Tensor,
-    node_far: Tensor,
-    rate: Tensor,
-    to_base: Tensor,
-    base: Base,
-    panels: Panels,
+    ends: tuple[tuple[Tensor, Tensor], ...], to_base: Tensor, base: Base, panels: Panels
 ) -> tuple[Tensor, Tensor]:
     """What the bounds of ``z`` change, by the panels that start or stop there."""
-    to_stop = node_far + rate
-    to_start = node - to_stop
-    first, last = panels.start.amin(0), panels.stop.amax(0)
-    to_first = to_start * (panels.start == first) + to_stop * (panels.stop == first)
-    to_first = to_first.sum(0)
-    # All else; what is neither at the first nor at the last point sums to zero.
-    to_last = to_start * (panels.start == last) * (panels.start != first)
-    to_last = to_last + to_stop * (panels.stop == last) * (panels.stop != first)
-    to_last = to_last.sum(0)
+    shape = panels.first.shape
+    to_first = to_last = torch.zeros_like(to_base)
+    for place, change in ends:
+        at_first = place == panels.first
+        at_last = (place == panels.last) & at_first.logical_not()
+        to_first = to_first + (change * at_first).view(-1, *shape).sum(0)
+        to_last = to_last + (change * at_last).view(-1, *shape).sum(0)
     left = base.on_left * (to_base - panels.at_right * to_last)
-    left = left + (panels.at_left & ~base.on_left) * to_first
+    left = left + (panels.at_left & base.on_left.logical_not()) * to_first
     right = base.on_right * (to_base - panels.at_left * to_first)
-    right = right + (panels.at_right & ~base.on_right) * to_last
+    right = right + (panels.at_right & base.on_right.logical_not()) * to_last
     return left, right

@@ -81,18 +81,26 @@ class Base(NamedTuple):
 class Panels(NamedTuple):
     """The panels of the outer integral, in ``y = z - base.z``.
 
-    The middle comes first, then the sides: the left (unless the box is one-sided) and
-    the right one.
+    There are the middle and one or two sides: the left one, unless the box is
+    one-sided, and the right one.
 
     Attributes:
-        start: Where each panel starts, ``num_panels x batch_shape``.
-        stop: Where each panel stops, ``num_panels x batch_shape``.
+        first: Where the range starts, ``batch_shape``.
+        last: Where it stops, ``batch_shape``.
+        start: Where the middle starts, ``batch_shape``.
+        stop: Where it stops, ``batch_shape``.
+        side_start: Where the sides start, ``num_sides x batch_shape``.
+        side_stop: Where they stop, ``num_sides x batch_shape``.
         at_left: Whether the range reaches ``left``, ``batch_shape``.
         at_right: Whether the range reaches ``right``, ``batch_shape``.
     """
 
+    first: Tensor
+    last: Tensor
     start: Tensor
     stop: Tensor
+    side_start: Tensor
+    side_stop: Tensor
     at_left: Tensor
     at_right: Tensor
 
@@ -110,7 +118,7 @@ def find_base(box: Box) -> Base:
     pull_at_peak = pull / (1.0 + box.slope.square())
     peak = box.slope * pull_at_peak
     on_left = peak <= box.left
-    on_right = (peak >= box.right) & ~on_left
+    on_right = (peak >= box.right).logical_and(on_left.logical_not())
 
     def at_base(at_left: Tensor, at_right: Tensor, at_peak: Tensor) -> Tensor:
         return torch.where(on_left, at_left, torch.where(on_right, at_right, at_peak))
@@ -163,21 +171,21 @@ def place_panels(box: Box, base: Base, one_sided: bool) -> Panels:
     last = torch.minimum(to_right, right_cut)
     # Where the bounds are FREE sigmas off; if they are closer together than twice
     # that, the sides meet half-way.
-    right_side = (base.high - FREE) / slope
+    start, stop = first, (base.high - FREE) / slope
     if not one_sided:
         half_way = (base.high + base.low) / (2.0 * slope)
-        left_side = torch.minimum((base.low + FREE) / slope, half_way)
-        left_side = torch.minimum(torch.maximum(left_side, first), last)
-        right_side = torch.maximum(right_side, half_way)
-    right_side = torch.minimum(torch.maximum(right_side, first), last)
-    if one_sided:
-        start, stop = [first, right_side], [right_side, last]
-    else:
-        start = [left_side, first, right_side]
-        stop = [right_side, left_side, last]
+        start = torch.minimum((base.low + FREE) / slope, half_way).clamp(first, last)
+        stop = torch.maximum(stop, half_way)
+    stop = stop.clamp(first, last)
+    left_side, right_side = (first, start), (stop, last)
+    sides = (right_side,) if one_sided else (left_side, right_side)
     return Panels(
-        start=torch.stack(start),
-        stop=torch.stack(stop),
+        first=first,
+        last=last,
+        start=start,
+        stop=stop,
+        side_start=torch.stack([side[0] for side in sides]),
+        side_stop=torch.stack([side[1] for side in sides]),
         at_left=to_left <= left_cut,
         at_right=to_right <= right_cut,
     )

@@ -108,5 +108,5 @@ def hold_within(mean: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         The mean, with an unchanged gradient.
     """
     with torch.no_grad():
-        excess = mean.clamp(lower, upper) - mean
-    return mean + excess
+        inside = mean.clamp(lower, upper)
+    return inside + (mean - mean.detach())

@@ -87,7 +87,7 @@ def check_box(
 
 def _check_finite(**arguments: Tensor) -> None:
     for name, value in arguments.items():
-        _refuse(~value.isfinite(), f"`{name}` must be finite", value)
+        _refuse(value.isfinite().logical_not(), f"`{name}` must be finite", value)
 
 
 def _check_bounds(lower: Tensor, upper: Tensor) -> None:
