@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from botorch_res.optim.recommend import mean_function
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import ROBUST_COLOR, WORST_COLOR, _new_figure
-from botorch_res.strategies.recommendation import mean_function
 from botorch_res.study_recommendation import StudyRecommendation
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ which the mean takes for the worst, and may lie above the predicted value.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -22,10 +20,8 @@ from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.models import ExactGPView
-from botorch_res.optim.robust_optimum import robust_optimum
+from botorch_res.optim.recommend import mean_function, recommend_robust_optimum
 from botorch_res.optim.worst_case import WorstCaseSolver
-from botorch_res.sampling import BatchFunction, posterior_mean
 
 # The central 95 %.
 _QUANTILES = (0.025, 0.975)
@@ -88,9 +84,8 @@ def recommend(
     Returns:
         The recommendation.
     """
-    optimum = robust_optimum(mean_function(model, negate=maximize), domain)
-    x = optimum.x.reshape(1, -1)
-    band = worst_case_band(model, domain, x, maximize, seed)
+    optimum = recommend_robust_optimum(model, domain, maximize)
+    band = worst_case_band(model, domain, optimum.x.unsqueeze(0), maximize, seed)
     with torch.no_grad():
         posterior: Any = model.posterior(domain.join(band.x, band.theta))
         mixture = isinstance(posterior, GaussianMixturePosterior)
@@ -133,37 +128,6 @@ def worst_case_band(
     lower, upper = (sign * ends).sort(dim=0).values
     value = sign * worst.value.reshape(-1)
     return WorstCaseBand(x, theta, value, lower, upper)
-
-
-def mean_function(
-    model: Model, negate: bool = False
-) -> BatchFunction | Callable[[Tensor], Tensor]:
-    """The posterior mean, to be passed to ``robust_optimum`` or ``worst_case``.
-
-    Args:
-        model: A single-output model; the mean of an ensemble of exact GPs is the
-            average of its members.
-        negate: Whether to change the sign.
-
-    Returns:
-        One function, with closed-form derivatives if the model is an exact GP.
-    """
-    try:
-        view = ExactGPView(model, negate=negate)
-    except UnsupportedError:
-        sign = -1.0 if negate else 1.0
-        return lambda z: sign * _posterior_mean(model, z)
-    members = posterior_mean(view)
-    if len(view.batch_shape) == 0:
-        return members
-    return lambda z: members(z).flatten(end_dim=-2).mean(dim=0)
-
-
-def _posterior_mean(model: Model, z: Tensor) -> Tensor:
-    """The mean of any model at ``n x d`` points, each on its own."""
-    posterior: Any = model.posterior(z.unsqueeze(-2))
-    mean: Tensor = posterior.mean
-    return mean.reshape(z.shape[:-1])
 
 
 def _spread_thetas(domain: RobustDomain, seed: int) -> Tensor:

@@ -5,12 +5,9 @@ from botorch.models.deterministic import GenericDeterministicModel
 
 from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
+from botorch_res.optim.recommend import mean_function
 from botorch_res.strategies import recommendation
-from botorch_res.strategies.recommendation import (
-    mean_function,
-    recommend,
-    worst_case_band,
-)
+from botorch_res.strategies.recommendation import recommend, worst_case_band
 
 BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
 X_CHOICES = torch.linspace(-5, 10, 31, dtype=torch.double).unsqueeze(-1)
