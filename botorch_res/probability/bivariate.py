@@ -16,7 +16,8 @@ from torch import Tensor
 
 from botorch_res.probability.exact import two_difference, two_product
 from botorch_res.probability.expectation import BoxExpectation
-from botorch_res.probability.panels import Base, Box
+from botorch_res.probability.panels import Base
+from botorch_res.probability.precision import widen
 from botorch_res.probability.univariate import (
     FARTHEST_BOUND,
     FARTHEST_SIGMAS,
@@ -95,9 +96,9 @@ def truncated_bvn_moments(
     if validate_args:
         check_box(mean, covariance, lower, upper, one_sided)
     normal = _split(mean, covariance, lower, upper)
-    box, sigma, spread = _standardise(normal, one_sided)
-    outcome = BoxExpectation.apply(one_sided, *box)  # type: ignore[no-untyped-call]
-    log_prob, y_mean, y_variance, x_mean, x_variance, xy, *rest = outcome
+    problem, sigma = _standardise(normal, one_sided)
+    outcome = BoxExpectation.apply(one_sided, *problem)  # type: ignore[no-untyped-call]
+    log_prob, y_mean, y_variance, x_mean, variance_1, xy, *rest = outcome
     base = Base(*rest)
     # Where the base is a bound, it carries that bound's gradient.
     place_2 = normal.mean_2 + sigma * base.z
@@ -107,10 +108,10 @@ def truncated_bvn_moments(
     place_1 = normal.mean_1 + regression * (place_2 - normal.mean_2)
     place_1 = torch.where(base.high < 0.0, normal.upper_1, place_1)
     place_1 = torch.where(base.low > 0.0, normal.lower_1, place_1)
-    mean_1 = place_1 + spread * x_mean
+    mean_1 = place_1 + x_mean
     mean_2 = normal.sign * (place_2 + sigma * y_mean)
-    xy = normal.sign * sigma * spread * xy
-    variances = spread.square() * x_variance, xy, xy, sigma.square() * y_variance
+    xy = normal.sign * sigma * xy
+    variances = variance_1, xy, xy, normal.variance_2 * y_variance
     inside = hold_within(torch.stack((mean_1, mean_2), -1), lower, upper)
     return TruncatedBivariateMoments(
         log_prob=log_prob.to(mean.dtype),
@@ -149,19 +150,19 @@ class _Normal(NamedTuple):
 
 def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _Normal:
     """Split the arguments into their elements, of ``batch_shape`` each, in float64."""
-    covariance = covariance.double()
-    variance_1, cross, also_cross, variance_2 = covariance.flatten(-2).unbind(-1)
+    elements = widen(covariance).flatten(-2).unbind(-1)
+    variance_1, cross, also_cross, variance_2 = elements
     variance_1 = variance_1.clamp_min(0.0) + _LEAST_VARIANCE
     variance_2 = variance_2.clamp_min(0.0) + _LEAST_VARIANCE
     cross = 0.5 * (cross + also_cross)
     reflected = cross < 0.0
     sign = torch.where(reflected, -1.0, 1.0).to(cross)
-    lower_1, lower_2 = lower.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
-    upper_1, upper_2 = upper.double().clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
+    lower_1, lower_2 = widen(lower).clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
+    upper_1, upper_2 = widen(upper).clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
     with torch.no_grad():
         # Rounding may carry the correlation past one.
         excess = ((variance_1 * variance_2).sqrt() - cross.abs()).clamp_max_(0.0)
-    mean_1, mean_2 = mean.double().unbind(-1)
+    mean_1, mean_2 = widen(mean).unbind(-1)
     return _Normal(
         *torch.broadcast_tensors(
             mean_1,
@@ -178,45 +179,39 @@ def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _N
     )
 
 
-def _standardise(normal: _Normal, one_sided: bool) -> tuple[Box, Tensor, Tensor]:
-    """The box in standard deviations, and what they are.
-
-    Returns:
-        The box, the standard deviation of the second variable, and that of the first
-        given the second.
-    """
+def _standardise(normal: _Normal, one_sided: bool) -> tuple[tuple[Tensor, ...], Tensor]:
+    """The arguments of ``BoxExpectation``, and the second standard deviation."""
     mean_1, mean_2, variance_1, variance_2, cross, *_ = normal
     sigma = variance_2.sqrt()
+    width = (normal.upper_2 - normal.lower_2) / sigma
     with torch.no_grad():
         determinant, corners = _exact_differences(normal, one_sided)
         exact_spread = (determinant / variance_2).sqrt()
         corners = _within_reach(corners / (variance_2 * exact_spread))
-        width = (normal.upper_2 - normal.lower_2) / sigma
-        thickness = (normal.upper_1 - normal.lower_1) / exact_spread
-    conditional = variance_1 - cross.square() / variance_2
+        if one_sided:
+            # What counts as no bound at all.
+            corners = torch.cat((corners, torch.full_like(corners, -FARTHEST_SIGMAS)))
+            below = torch.full_like(sigma, -torch.inf)
+            gap = torch.full_like(sigma, torch.inf)
+    if not one_sided:
+        below = normal.lower_1 - mean_1
+        gap = normal.upper_1 - normal.lower_1
+    # Not the square of cross, whose derivative overflows where it is zero.
+    conditional = variance_1 - cross * (cross / variance_2)
     spread = exact_spread + (conditional - conditional.detach()) / (2.0 * exact_spread)
-    high = _within_reach((normal.upper_1 - mean_1) / spread)
-    if one_sided:
-        low = torch.full_like(high, -FARTHEST_SIGMAS)
-        thickness = torch.full_like(high, FARTHEST_SIGMAS)
-        corners = torch.cat((corners, torch.full_like(corners, -FARTHEST_SIGMAS)))
-    else:
-        low = _within_reach((normal.lower_1 - mean_1) / spread)
     high_at_left, high_at_right, low_at_left, low_at_right = corners.unbind()
-    box = Box(
-        left=_within_reach((normal.lower_2 - mean_2) / sigma),
-        right=_within_reach((normal.upper_2 - mean_2) / sigma),
-        low=low,
-        high=high,
-        slope=cross / (sigma * spread),
-        width=width.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
-        thickness=thickness.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
-        high_at_left=high_at_left,
-        high_at_right=high_at_right,
-        low_at_left=low_at_left,
-        low_at_right=low_at_right,
+    problem = (
+        _within_reach((normal.lower_2 - mean_2) / sigma),
+        _within_reach((normal.upper_2 - mean_2) / sigma),
+        width.clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH,
+        below,
+        normal.upper_1 - mean_1,
+        gap,
+        cross / sigma,
+        spread,
+        *(low_at_left, low_at_right, high_at_left, high_at_right),
     )
-    return box, sigma, spread
+    return problem, sigma
 
 
 def _within_reach(sigmas: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ from botorch_res.probability.panels import (
     place_panels,
 )
 from botorch_res.probability.tail import tail_moments
+from botorch_res.probability.univariate import FARTHEST_SIGMAS, LEAST_WIDTH
 
 # With 28 nodes a panel all moments are right to 1e-11; with 24, to 1e-9.
 _NODES, _WEIGHTS = transplanted_gauss_legendre(28)
@@ -49,6 +50,7 @@ class Inner(NamedTuple):
 
     Attributes:
         scaled_prob: Its probability, times ``exp(pull^2 / 2)``.
+        near: The bound nearer to the conditional mean, measured from it.
         offset: Its mean, from the point of the interval next to the conditional mean.
         score: Its mean, from the conditional mean.
         variance: Its variance.
@@ -59,6 +61,7 @@ class Inner(NamedTuple):
 
     scaled_prob: Tensor
     offset: Tensor
+    near: Tensor
     score: Tensor
     variance: Tensor
     third: Tensor
@@ -67,10 +70,12 @@ class Inner(NamedTuple):
 
 
 def _one_bound(shift: Tensor, base: Base) -> Inner:
-    tail = tail_moments(shift - base.high)
+    near = shift - base.high
+    tail = tail_moments(near)
     return Inner(
         scaled_prob=tail.scaled_prob,
         offset=tail.offset.neg_(),
+        near=near.neg_(),
         score=tail.hazard.neg_(),
         variance=tail.variance,
         third=tail.third.neg_(),
@@ -90,6 +95,7 @@ def _two_bounds(shift: Tensor, base: Base, box: Box) -> Inner:
     return Inner(
         scaled_prob=moments.scaled_prob,
         offset=sign * moments.offset,
+        near=sign * near,
         score=sign * (moments.offset + near.clamp_min(0.0)),
         variance=moments.variance,
         third=sign * moments.third,
@@ -146,31 +152,71 @@ def _middle(start: Tensor, length: Tensor, base: Base) -> Middle:
 
 
 class BoxExpectation(torch.autograd.Function):
-    """The moments of a ``Box``, with derivatives to its first five attributes.
+    """The moments on a ``Box`` of which one variable is in its own units.
 
-    Maps whether the box is one-sided, and its attributes, to
+    Maps
+
+    - whether the box is one-sided,
+    - ``left`` and ``right``, the bounds of ``z``, and their difference ``width``,
+    - ``below`` and ``above``, the bounds of the first variable less its mean, and
+      their difference ``gap``,
+    - ``regression``, the slope of its conditional mean,
+    - ``spread``, its conditional standard deviation,
+    - the remaining attributes of the ``Box``, which carry no derivatives
+
+    to
 
     - the log-probability,
     - the mean and the variance of ``y = z - base.z``,
-    - the mean and the variance of ``x = t + slope y - base.pull``,
+    - the mean and the variance of ``x = spread (t + slope y - base.pull)``,
     - the covariance of ``x`` and ``y``,
     - the attributes of the base, which carry no derivatives: who uses ``base.z`` where
       it is a bound, or ``base.pull``, adds the derivative of that bound.
+
+    Were ``x`` in conditional standard deviations, the derivatives to ``spread`` and
+    ``slope`` would all but cancel near a correlation of one. So would the derivatives
+    to the two bounds of a thin interval: the differences carry their part.
     """
 
     @staticmethod
-    def forward(ctx: Any, one_sided: bool, *attributes: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any,
+        one_sided: bool,
+        left: Tensor,
+        right: Tensor,
+        width: Tensor,
+        below: Tensor,
+        above: Tensor,
+        gap: Tensor,
+        regression: Tensor,
+        spread: Tensor,
+        *attributes: Tensor,
+    ) -> tuple[Tensor, ...]:
         """Integrate, and keep what the derivatives need.
 
         Args:
             ctx: Autograd's context.
             one_sided: Whether there is no lower bound on ``t``.
-            *attributes: The attributes of the ``Box``.
+            left: The lower bound of ``z``.
+            right: The upper bound of ``z``.
+            width: Their difference.
+            below: The lower bound of the first variable, less its mean.
+            above: The upper bound of the first variable, less its mean.
+            gap: Their difference.
+            regression: The slope of its conditional mean in ``z``.
+            spread: Its conditional standard deviation.
+            *attributes: The last four attributes of the ``Box``.
 
         Returns:
             The six moments, then the attributes of the ``Base``.
         """
-        box = Box(*attributes)
+        low, high = (
+            (bound / spread).clamp_(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
+            for bound in (below, above)
+        )
+        thickness = (gap / spread).clamp_max_(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH
+        slope = regression / spread
+        box = Box(left, right, low, high, slope, width, thickness, *attributes)
         base = find_base(box)
         panels = place_panels(box, base, one_sided)
         length = panels.stop - panels.start
@@ -208,25 +254,29 @@ class BoxExpectation(torch.autograd.Function):
         y.sub_(y_mean)
         x.sub_(x_mean)
         y_middle, x_middle = y_middle - y_mean, x_middle - x_mean
-        spread = length.square() * middle.second
+        second = length.square() * middle.second
         product = torch.mul(mass, y, out=product).mul_(y)
-        y_variance = (spread + y_middle.square()) * middle_mass + product.sum((0, 1))
+        y_variance = (second + y_middle.square()) * middle_mass + product.sum((0, 1))
         product = torch.mul(mass, y, out=product).mul_(x)
-        covariance = box.slope * spread + x_middle * y_middle
+        covariance = box.slope * second + x_middle * y_middle
         covariance = covariance * middle_mass + product.sum((0, 1))
         product = torch.mul(mass, x, out=product).mul_(x)
         product.addcmul_(mass, inner.variance)
-        x_variance = 1.0 + box.slope.square() * spread + x_middle.square()
+        x_variance = 1.0 + box.slope.square() * second + x_middle.square()
         x_variance = x_variance * middle_mass + product.sum((0, 1))
         log_prob = total.log() - 0.5 * (base.z.square() + base.pull.square())
         ctx.one_sided = one_sided
         ctx.save_for_backward(
-            *(box.slope, y_mean, y_variance, x_variance, covariance, total),
+            *(box.slope, spread, box.thickness, total),
+            *(y_mean, x_mean, y_variance, x_variance, covariance),
             *(y_middle, x_middle, mass, y, x, *inner[2:]),
             *(*middle, *base, *panels),
         )
         ctx.mark_non_differentiable(*base)
-        moments = y_mean, y_variance, x_mean, x_variance, covariance
+        moments = (
+            *(y_mean, y_variance, spread * x_mean),
+            *(spread.square() * x_variance, spread * covariance),
+        )
         return log_prob - _LOG_SQRT_TWO_PI, *moments, *base
 
     @staticmethod
@@ -240,11 +290,13 @@ class BoxExpectation(torch.autograd.Function):
         Returns:
             The gradients of the arguments of ``forward``.
         """
-        slope, y_mean, y_variance, x_variance, xy, total, *rest = ctx.saved_tensors
+        slope, spread, thickness, total, *rest = ctx.saved_tensors
+        y_mean, x_mean, y_variance, x_variance, xy, *rest = rest
         y_middle, x_middle, mass, y, x, *rest = rest
-        score, variance, third, far, to_far, *rest = rest
+        near, score, variance, third, far, to_far, *rest = rest
         middle, base, panels = Middle(*rest[:5]), Base(*rest[5:11]), Panels(*rest[11:])
         d_log, d_y, d_yy, d_x, d_xx, d_xy = gradients[:6]
+        d_x, d_xx, d_xy = d_x * spread, d_xx * spread.square(), d_xy * spread
         centre = d_log - d_yy * y_variance - d_xx * x_variance - d_xy * xy
         z_mean = base.z + y_mean
         # What the logarithm of a node's mass, its x and its y change; x and y are
@@ -256,8 +308,16 @@ class BoxExpectation(torch.autograd.Function):
         to_x.addcmul_(d_xx, x).mul_(mass)
         to_y.addcmul_(d_yy, y).addcmul_(d_xy, x).mul_(mass)
         # What moving the mean of the inner variable changes, its bounds staying put.
-        shift = (to_x * variance).addcmul_(to_mass, score)
-        shift.addcmul_(mass * d_xx, third)
+        weight = mass * d_xx
+        shift = (to_x * variance).addcmul_(to_mass, score).addcmul_(weight, third)
+        # What scaling the inner variable changes, its mean and its bounds staying put.
+        scaling = torch.addcmul(third, variance, score, value=2.0).mul_(to_x)
+        # Its second moment, from that at the base, which may be huge beside the change.
+        change = torch.addcmul(x, slope, y, value=-1.0).add_(x_mean - slope * y_mean)
+        change.mul_(change + 2.0 * base.pull).add_(variance).sub_(1.0)
+        scaling.addcmul_(to_mass, change)
+        scaling.addcmul_(weight, torch.mul(near, third).add_(variance, alpha=2.0))
+        to_scale = scaling.sum((0, 1))
         shift_sum = shift.sum(1)
         with_bounds = to_x.sum(1) - shift_sum
         # What moving the nodes changes.
@@ -294,6 +354,8 @@ class BoxExpectation(torch.autograd.Function):
         to_base = to_base - share * sum_z
         in_slope = x_0 * (y_middle + y_mean) + x_1 * length * middle.second
         to_slope = to_slope + share * in_slope
+        to_scale = to_scale + 2.0 * share * d_xx
+        to_scale = to_scale + base.pull.square() * (d_log - share * sum_mass)
         to_stop = node_far + rate
         middle_stop = share * middle_far + density * sum_mass
         ends = (
@@ -305,24 +367,38 @@ class BoxExpectation(torch.autograd.Function):
         # Bounds of t, at the base.
         by_side = with_bounds.unbind()
         to_high = by_side[-1] - d_x * (base.high < 0.0)
-        to_bounds, to_low = to_high, None
+        to_bounds, to_low, outwards = to_high, None, None
         if not ctx.one_sided:
-            edge = (to_far.square() - variance).mul_(mass).mul_(d_xx)
+            edge = (to_far.square() - variance).mul_(weight)
+            to_scale = to_scale - thickness * (edge * far).sum((0, 1))
             edge.addcmul_(to_x, to_far).add_(to_mass)
-            outwards = edge.mul_(far).sum((0, 1))
-            to_high = to_high + outwards
-            to_low = by_side[0] - outwards - d_x * (base.low > 0.0)
+            outwards = edge.mul_(far).sum((0, 1)) / spread
+            to_low = by_side[0] - d_x * (base.low > 0.0)
             to_bounds = to_high + to_low
+            to_low = to_low / spread
         to_slope = to_slope - base.z * to_bounds
         to_base = to_base - slope * to_bounds
-        left, right = _to_range(ends, to_base, base, panels)
-        return None, left, right, to_low, to_high, to_slope, *(None,) * 6
+        to_range = _to_range(ends, to_base, base, panels)
+        to_bounds = to_low, to_high / spread, outwards
+        return (
+            None,
+            *to_range,
+            *to_bounds,
+            to_slope / spread,
+            to_scale / spread,
+            *((None,) * 4),
+        )
 
 
 def _to_range(
     ends: tuple[tuple[Tensor, Tensor], ...], to_base: Tensor, base: Base, panels: Panels
-) -> tuple[Tensor, Tensor]:
-    """What the bounds of ``z`` change, by the panels that start or stop there."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the bounds of ``z`` change, by the panels that start or stop there.
+
+    Returns:
+        The changes by ``left``, ``right`` and ``width``; where the range reaches both
+        bounds, ``right`` counts as ``left + width``.
+    """
     shape = panels.first.shape
     to_first = to_last = torch.zeros_like(to_base)
     for place, change in ends:
@@ -330,8 +406,16 @@ def _to_range(
         at_last = (place == panels.last) & at_first.logical_not()
         to_first = to_first + (change * at_first).view(-1, *shape).sum(0)
         to_last = to_last + (change * at_last).view(-1, *shape).sum(0)
-    left = base.on_left * (to_base - panels.at_right * to_last)
-    left = left + (panels.at_left & base.on_left.logical_not()) * to_first
-    right = base.on_right * (to_base - panels.at_left * to_first)
-    right = right + (panels.at_right & base.on_right.logical_not()) * to_last
-    return left, right
+    to_first, to_last = to_first * panels.at_left, to_last * panels.at_right
+    zero = torch.zeros_like(to_base)
+    # A base on a bound carries the whole range along.
+    on_bound = base.on_left.logical_or(base.on_right)
+    both = torch.where(on_bound, to_base, to_first + to_last)
+    right = torch.where(base.on_left, to_last, both - to_first)
+    reaches_both = panels.at_left.logical_and(panels.at_right)
+    left = torch.where(panels.at_left, both - right, zero)
+    return (
+        torch.where(reaches_both, both, left),
+        torch.where(reaches_both, zero, right),
+        torch.where(reaches_both, right, zero),
+    )

