@@ -39,6 +39,16 @@ def work(path, pipe):
         os.write(pipe, f"told {trial.number} {value!r}\n".encode())
 
 
+def drain(pipe):
+    """All that the workers have said and nobody has read."""
+    said = b""
+    while True:
+        try:
+            said += os.read(pipe, 65536)
+        except BlockingIOError:
+            return said
+
+
 def main(path, num_kills, num_at_once):
     # The first draw imports more of torch; the workers shall inherit that.
     RobustDomain(BOUNDS, [1]).sample(1, seed=0)
@@ -58,16 +68,13 @@ def main(path, num_kills, num_at_once):
         victim = workers.pop(generator.randrange(len(workers)))
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
-        while True:
-            try:
-                said += os.read(read, 65536)
-            except BlockingIOError:
-                break
+        said += drain(read)
         # The study reopens after every kill.
         open_study(path).trials  # noqa: B018
     for pid in workers:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+    said += drain(read)
     sys.stdout.buffer.write(said)
 
 
