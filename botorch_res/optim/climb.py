@@ -16,6 +16,10 @@ from torch import Tensor
 from botorch_res.optim.newton import box_newton_step
 from botorch_res.sampling import Derivatives
 
+# Such a step in the unit cube changes values by rounding errors only, and whether it
+# is accepted says nothing about the model.
+TINY_STEP = 1e-7
+
 
 class Climbers(NamedTuple):
     """The state of many Newton searches in the unit cube.
@@ -106,6 +110,7 @@ def climb(
             torch.where(one.unsqueeze(-1), new.hessian, climbers.hessian),
         )
         theta = torch.where(one, trial, climbers.theta)
-        radius = torch.where(one, climbers.radius, 0.25 * climbers.step.abs())
+        shrunk = (0.25 * climbers.step.abs()).clamp_min(TINY_STEP)
+        radius = torch.where(one, climbers.radius, shrunk)
         climbers = aim(theta, state, radius)
     return climbers

@@ -26,7 +26,7 @@ def minimize_maximum(
     r"""Minimise the maximum of quadratics over the unit cube.
 
     Args:
-        value: ``... x k`` constants ``v``; minus infinity leaves a quadratic out.
+        value: ``... x k`` constants ``v``.
         gradient: ``... x k x n`` slopes ``g``.
         hessian: ``... x k x n x n`` curvatures ``B``, which need not be convex.
         num_iterations: The number of iterations in more than one dimension.

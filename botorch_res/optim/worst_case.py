@@ -26,7 +26,7 @@ from botorch.exceptions.errors import BotorchTensorDimensionError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.climb import aim, climb
+from botorch_res.optim.climb import TINY_STEP, aim, climb
 from botorch_res.optim.newton import solve_modified
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
@@ -228,7 +228,12 @@ class WorstCaseSolver:
         climbers = climb(derivatives, climbers, num_steps=1)
         best = (climbers.value + climbers.gain).argmax(dim=-1, keepdim=True)
         climbers = climb(derivatives, climbers.select(best), self.num_steps)
-        climbed = self.lower + self.width * climbers.theta.squeeze(-2)
+        # Values cannot tell points apart that are closer than the square root of their
+        # precision, but gradients can: the last, tiny step is right although it gains
+        # nothing that could be measured.
+        tiny = climbers.step.abs() <= TINY_STEP
+        climbed = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0).squeeze(-2)
+        climbed = self.lower + self.width * climbed
         height = climbers.value.squeeze(-1)
         better = height > value
         return WorstCase(

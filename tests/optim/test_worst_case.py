@@ -1,0 +1,259 @@
+import math
+import pickle
+
+import pytest
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from brute_force import maximum_over_theta
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from botorch_res.domain import RobustDomain
+from botorch_res.optim import WorstCaseSolver, worst_case
+from botorch_res.sampling import draw_fourier_samples, function, posterior_mean
+
+
+def unit_domain(x_dim, theta_dim, **choices):
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double)
+    columns = list(range(x_dim, x_dim + theta_dim))
+    return RobustDomain(bounds.repeat(1, x_dim + theta_dim), columns, **choices)
+
+
+def random_samples(dim, seed, nu=None, num_samples=8, bounds=None):
+    """Samples of a random posterior: lengthscales 0.05 to 1, 1 to 100 observations."""
+    generator = torch.Generator().manual_seed(seed)
+    uniform = torch.rand(1 + dim, generator=generator, dtype=torch.double)
+    X = torch.rand(round(100 ** uniform[0].item()), dim, generator=generator).double()
+    kernel = RBFKernel(ard_num_dims=dim) if nu is None else MaternKernel(nu)
+    kernel = kernel.double()
+    kernel.lengthscale = 0.05 * 20 ** (uniform[1:] if nu is None else uniform[1])
+    root = torch.linalg.cholesky(
+        kernel(X).to_dense().detach() + 1e-4 * torch.eye(len(X), dtype=torch.double)
+    )
+    Y = root @ torch.randn(len(X), 1, generator=generator).double()
+    transform = None
+    if bounds is not None:
+        X = bounds[0] + (bounds[1] - bounds[0]) * X
+        transform = Normalize(dim, bounds=bounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SingleTaskGP, "_validate_tensor_args", lambda *a, **k: None)
+        model = SingleTaskGP(
+            X,
+            Y,
+            torch.full_like(Y, 1e-4),
+            covar_module=kernel,
+            outcome_transform=None,
+            input_transform=transform,
+        )
+    return draw_fourier_samples(model, num_samples, seed=seed), model
+
+
+@pytest.mark.parametrize(
+    ("dim", "nu", "problems", "share"),
+    [(1, None, 24, 0.999), (2, None, 8, 0.99), (3, None, 3, 0.97), (1, 2.5, 6, 0.99)],
+)
+def test_accuracy_against_brute_force(dim, nu, problems, share):
+    domain = unit_domain(1, dim)
+    hits = []
+    for seed in range(problems):
+        samples, _ = random_samples(1 + dim, seed, nu)
+        x = domain.sample_x(4, seed=seed).expand(8, -1, -1)
+        worst = worst_case(samples, x, domain)
+        assert ((worst.theta >= 0) & (worst.theta <= 1)).all()
+        # Never above the maximum: it is a value of the function in the box.
+        values = samples(domain.join(x, worst.theta))
+        torch.testing.assert_close(worst.value, values, rtol=1e-9, atol=1e-9)
+        best = maximum_over_theta(samples, x, domain)
+        hits.append((worst.value >= best - 1e-7).flatten())
+    assert torch.cat(hits).double().mean() >= share
+
+
+def test_common_and_own_points_give_the_same():
+    samples, _ = random_samples(3, 2)
+    domain = unit_domain(2, 1)
+    solver = WorstCaseSolver(samples, domain)
+    x = domain.sample_x(5, seed=0)
+    common, own = solver(x), solver(x.expand(8, -1, -1))
+    assert common.theta.shape == (8, 5, 1)
+    torch.testing.assert_close(common.value, own.value)
+    torch.testing.assert_close(common.theta, own.theta, rtol=0.0, atol=1e-6)
+
+
+def test_chunks_do_not_change_the_result(monkeypatch):
+    samples, _ = random_samples(2, 3)
+    domain = unit_domain(1, 1)
+    x = domain.sample_x(9, seed=0)
+    whole = worst_case(samples, x, domain)
+    monkeypatch.setattr(function, "MAX_ELEMENTS", 500)
+    parts = worst_case(samples, x, domain)
+    torch.testing.assert_close(parts.value, whole.value)
+    torch.testing.assert_close(parts.theta, whole.theta, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("uncontrollable", [[0], [2, 0]])
+def test_units_and_order_of_columns(uncontrollable):
+    """A box in raw units, columns in any order: the same worst cases."""
+    raw = torch.tensor([[-5.0, 1e3, 0.1], [10.0, 3e3, 0.2]], dtype=torch.double)
+    unit = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double)
+    ours, _ = random_samples(3, 4, bounds=raw)
+    theirs, _ = random_samples(3, 4)
+    domain = RobustDomain(raw, uncontrollable)
+    plain = RobustDomain(unit, uncontrollable)
+    x = plain.sample_x(6, seed=0)
+    expected = worst_case(theirs, x, plain)
+    low, high = domain.x_bounds
+    worst = worst_case(ours, low + (high - low) * x, domain)
+    torch.testing.assert_close(worst.value, expected.value, rtol=1e-7, atol=1e-7)
+    low, high = domain.theta_bounds
+    theta = (worst.theta - low) / (high - low)
+    torch.testing.assert_close(theta, expected.theta, rtol=0.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("theta_dim", [1, 2, 3])
+@pytest.mark.parametrize("own", [False, True])
+def test_gradients_equal_finite_differences(theta_dim, own):
+    domain = unit_domain(2, theta_dim)
+    checked = 0
+    for seed in range(4):
+        samples, _ = random_samples(2 + theta_dim, seed + 10, num_samples=4)
+        # A fine solver, so that the differences see no noise of the search.
+        solver = WorstCaseSolver(samples, domain, effort=1.5)
+        solver.num_steps += 4
+        x = 0.1 + 0.8 * domain.sample_x(5, seed=seed)
+        if own:
+            x = x.expand(4, -1, -1).clone()
+        x.requires_grad_()
+        worst = solver(x)
+        weights = torch.rand(4, 5, 1 + theta_dim, dtype=torch.double)
+        step = 3e-5
+        for column in range(2):
+            move = torch.zeros_like(x)
+            move[..., column] = step
+            with torch.no_grad():
+                right, left = solver(x + move), solver(x - move)
+            slope = (right.value - left.value) / (2 * step)
+            shift = (right.theta - left.theta) / (2 * step)
+            bend = (right.value + left.value - 2 * worst.value).abs()
+            # Away from ties, and from ends of a bound's reign.
+            smooth = (bend < 1e-6) & (shift.abs().amax(-1) < 20.0)
+            smooth &= (right.theta + left.theta - 2 * worst.theta).abs().amax(-1) < 1e-6
+            for c in range(4):
+                for j in range(5):
+                    if not smooth[c, j]:
+                        continue
+                    checked += 1
+                    for target, exact in (
+                        (worst.value[c, j], slope[c, j]),
+                        (
+                            (weights[c, j, 1:] * worst.theta[c, j]).sum(),
+                            (weights[c, j, 1:] * shift[c, j]).sum(),
+                        ),
+                    ):
+                        (gradient,) = torch.autograd.grad(target, x, retain_graph=True)
+                        ours = gradient[c, j, column] if own else gradient[j, column]
+                        assert ours.item() == pytest.approx(
+                            exact.item(), rel=1e-4, abs=2e-4
+                        )
+    assert checked > 60
+
+
+def test_gradients_at_bounds_and_of_finite_sets():
+    """f = x theta: the worst theta is 1 for every positive x, and does not move."""
+    x = torch.tensor([[0.3], [0.7]], dtype=torch.double, requires_grad=True)
+    choices = torch.tensor([[0.2], [0.9]], dtype=torch.double)
+    for domain, top in (
+        (unit_domain(1, 1), 1.0),
+        (unit_domain(1, 1, theta_choices=choices), 0.9),
+    ):
+        worst = worst_case(lambda z: z[..., 0] * z[..., 1], x, domain)
+        assert worst.theta.tolist() == [[top], [top]]
+        (slope,) = torch.autograd.grad(worst.value.sum(), x, retain_graph=True)
+        assert slope.flatten().tolist() == pytest.approx([top, top])
+        (shift,) = torch.autograd.grad(worst.theta.sum(), x)
+        assert not shift.any()
+    with torch.no_grad():
+        assert not worst_case(lambda z: z.sum(-1), x, domain).value.requires_grad
+
+
+def test_finite_sets_are_compared_one_by_one():
+    samples, _ = random_samples(3, 5)
+    choices = torch.rand(2000, 1, dtype=torch.double)
+    domain = unit_domain(2, 1, theta_choices=choices)
+    x = torch.rand(8, 3, 2, dtype=torch.double)
+    worst = worst_case(samples, x, domain)
+    z = domain.join(x.unsqueeze(-2), choices).flatten(1, 2)
+    values = samples(z).reshape(8, 3, 2000)
+    torch.testing.assert_close(worst.value, values.amax(-1))
+    torch.testing.assert_close(worst.theta, choices[values.argmax(-1)])
+
+
+def test_plain_callables_and_posterior_means():
+    domain = unit_domain(1, 2)
+    x = torch.rand(6, 1, dtype=torch.double)
+
+    def bump(z):  # its maximum is at theta = (x, 1 - x), of height one
+        first, second = z[..., 1] - z[..., 0], z[..., 2] - 1 + z[..., 0]
+        return (-8 * (first.square() + second.square() + first * second)).exp()
+
+    worst = worst_case(bump, x.requires_grad_(), domain)
+    torch.testing.assert_close(worst.theta, torch.cat([x, 1 - x], -1))
+    torch.testing.assert_close(worst.value, torch.ones(6, dtype=torch.double))
+    (shift,) = torch.autograd.grad(worst.theta[:, 1].sum(), x)
+    torch.testing.assert_close(shift, -torch.ones_like(shift))
+    _, model = random_samples(3, 6)
+    closed = worst_case(posterior_mean(model), x.detach(), domain)
+    plain = worst_case(
+        lambda z: model.posterior(z).mean.squeeze(-1), x.detach(), domain, effort=2.0
+    )
+    torch.testing.assert_close(closed.value[0], plain.value, rtol=1e-6, atol=1e-6)
+
+
+def test_batches_of_models_and_single_precision():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(2, 6, 2, generator=generator, dtype=torch.double)
+    Y = torch.randn(2, 6, 1, generator=generator, dtype=torch.double)
+    Y = (Y - Y.mean(1, keepdim=True)) / Y.std(1, keepdim=True)
+    model = SingleTaskGP(X, Y, torch.full_like(Y, 1e-3), outcome_transform=None)
+    model.covar_module.lengthscale = 0.2
+    samples = draw_fourier_samples(model, 3, seed=0)
+    domain = unit_domain(1, 1)
+    x = domain.sample_x(4, seed=0)
+    worst = worst_case(samples, x, domain)
+    assert worst.theta.shape == (2, 3, 4, 1)
+    grid = torch.linspace(0, 1, 4001, dtype=torch.double).unsqueeze(-1)
+    values = samples(domain.join(x.unsqueeze(-2), grid).flatten(0, 1))
+    best = values.reshape(2, 3, 4, 4001).amax(-1)
+    torch.testing.assert_close(worst.value, best, rtol=0.0, atol=1e-5)
+    single = worst_case(samples.float(), x.float(), domain.to(torch.float))
+    assert single.value.dtype == torch.float
+    torch.testing.assert_close(single.value.double(), best, rtol=0.0, atol=1e-3)
+
+
+def test_solvers_can_be_pickled():
+    samples, _ = random_samples(2, 1)
+    solver = WorstCaseSolver(samples, unit_domain(1, 1))
+    x = torch.rand(2, 1, dtype=torch.double)
+    copy = pickle.loads(pickle.dumps(solver))
+    assert torch.equal(copy(x).value, solver(x).value)
+
+
+def test_wrong_shapes():
+    samples, _ = random_samples(2, 1)
+    with pytest.raises(BotorchTensorDimensionError, match="with 2 columns, as many"):
+        WorstCaseSolver(samples, unit_domain(2, 1))
+    solver = WorstCaseSolver(samples, unit_domain(1, 1))
+    for shape in ((3, 2), (5, 3, 1), (1,)):
+        with pytest.raises(BotorchTensorDimensionError, match=r"\(8,\) x b x d_x with"):
+            solver(torch.rand(shape, dtype=torch.double))
+
+
+def test_effort_scales_the_grid():
+    samples, _ = random_samples(2, 1)
+    domain = unit_domain(1, 1)
+    counts = [
+        len(WorstCaseSolver(samples, domain, effort).thetas) for effort in (0.5, 1, 2)
+    ]
+    assert counts == sorted(counts)
+    assert counts[2] - 1 == pytest.approx(2 * (counts[1] - 1), abs=1)
+    assert math.isfinite(counts[0])
