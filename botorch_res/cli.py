@@ -16,10 +16,10 @@ from typing import Annotated, Any
 from botorch.exceptions.errors import BotorchError
 
 from botorch_res.optimizer import RobustOptimizer
-from botorch_res.running import LostEvaluationsError, RepeatedFailureError
 from botorch_res.strategies import available_strategies
-from botorch_res.study_plots import plot_study
-from botorch_res.tasks import load_task
+from botorch_res.study.plots import plot_study
+from botorch_res.study.running import LostEvaluationsError, RepeatedFailureError
+from botorch_res.study.tasks import load_task
 
 HELP = """Find the setting whose worst case is best, in few experiments.
 

@@ -35,7 +35,8 @@ from torch import Tensor
 from botorch_res.domain import RobustDomain
 from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
 from botorch_res.models.fitting import ModelFactory
-from botorch_res.observations import (
+from botorch_res.strategies import make_strategy
+from botorch_res.study.observations import (
     Observations,
     check_noise,
     check_same_study,
@@ -45,9 +46,10 @@ from botorch_res.observations import (
     collect,
     derive_seed,
 )
-from botorch_res.parameters import Parameter, ParameterSpace
-from botorch_res.running import run_study
-from botorch_res.storage import (
+from botorch_res.study.parameters import Parameter, ParameterSpace
+from botorch_res.study.recommendation import StudyRecommendation, recommend_in_units
+from botorch_res.study.running import run_study
+from botorch_res.study.storage import (
     COMPLETE,
     FAILED,
     RUNNING,
@@ -56,9 +58,7 @@ from botorch_res.storage import (
     StudyRecord,
     Trial,
 )
-from botorch_res.strategies import make_strategy
-from botorch_res.study_recommendation import StudyRecommendation, recommend_in_units
-from botorch_res.trials import TrialTable
+from botorch_res.study.trials import TrialTable
 
 DEFAULT_STRATEGY = "res"
 

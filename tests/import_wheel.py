@@ -10,6 +10,8 @@ import pkgutil
 import sys
 from pathlib import Path
 
+# Modules that are of no use without their extra.
+NEED_AN_EXTRA = {"botorch_res.acquisition.ax"}
 EXTRAS = ("ax", "dask", "distributed", "matplotlib", "pymunk", "rich", "typer")
 
 here = Path(__file__).resolve().parent
@@ -30,7 +32,7 @@ names = [
     module.name
     for module in pkgutil.walk_packages(package.__path__, prefix="botorch_res.")
 ]
-for name in names:
+for name in set(names) - NEED_AN_EXTRA:
     importlib.import_module(name)
 version = importlib.metadata.version("botorch_res")
-sys.stdout.write(f"botorch_res {version}: {len(names)} modules imported bare.\n")
+sys.stdout.write(f"botorch_res {version}: {len(names)} modules, imported bare.\n")

@@ -7,8 +7,9 @@ import pytest
 from botorch.exceptions.errors import InputDataError
 from typer.testing import CliRunner
 
-from botorch_res import cli, tasks
+from botorch_res import cli
 from botorch_res.optimizer import RobustOptimizer
+from botorch_res.study import tasks
 from botorch_res.test_functions import RobustBranin
 
 TOML = """

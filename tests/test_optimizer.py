@@ -10,8 +10,8 @@ from botorch.exceptions.errors import InputDataError
 from botorch_res import RobustDomain
 from botorch_res.models import DefaultGP, FixedGP
 from botorch_res.optimizer import RobustOptimizer
-from botorch_res.parameters import Choice, Integer, ParameterSpace, Range
 from botorch_res.strategies import RobustEntropySearchStrategy, Strategy, base
+from botorch_res.study.parameters import Choice, Integer, ParameterSpace, Range
 
 # Where the search has converged, its points nearly coincide.
 pytestmark = pytest.mark.filterwarnings(

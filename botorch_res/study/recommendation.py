@@ -9,8 +9,8 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_res.parameters import ParameterSpace
 from botorch_res.strategies.recommendation import Recommendation, worst_case_band
+from botorch_res.study.parameters import ParameterSpace
 
 _NUM_POINTS = 101
 

@@ -13,7 +13,13 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res.domain import RobustDomain
-from botorch_res.parameters import Choice, Integer, Parameter, ParameterSpace, Range
+from botorch_res.study.parameters import (
+    Choice,
+    Integer,
+    Parameter,
+    ParameterSpace,
+    Range,
+)
 
 # What may stand in the table of a parameter.
 _KEYS = {"lower", "upper", "values", "integer", "log", "unit", "uncontrollable"}

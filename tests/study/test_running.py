@@ -19,16 +19,17 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain, running
+from botorch_res import RobustDomain
 from botorch_res.optimizer import RobustOptimizer
-from botorch_res.parameters import Choice, Range
-from botorch_res.running import (
+from botorch_res.study import running
+from botorch_res.study.parameters import Choice, Range
+from botorch_res.study.running import (
     NOBODY,
     LostEvaluationsError,
     RepeatedFailureError,
     process_identity,
 )
-from tests import study_functions as functions
+from tests.study import study_functions as functions
 
 PARAMETERS = [
     Range("friction", 0.1, 0.2),
@@ -40,7 +41,7 @@ DOMAIN = RobustDomain(BOUNDS, [1])
 
 def process_pool():
     """Two processes, forked from one that has imported everything once."""
-    set_forkserver_preload(["botorch_res.running"])
+    set_forkserver_preload(["botorch_res.study.running"])
     return ProcessPoolExecutor(2, mp_context=get_context("forkserver"))
 
 
@@ -232,7 +233,7 @@ class TestLostTrials:
         """SIGKILL in the middle of a run; the next one finishes it as if unbroken."""
         path = tmp_path / "study.db"
         script = (
-            "import sys; from tests import test_running as t;"
+            "import sys; from tests.study import test_running as t;"
             "t.make(sys.argv[1]).run(t.functions.slow_press, 12, progress=False)"
         )
         command = [sys.executable, "-c", script, str(path)]

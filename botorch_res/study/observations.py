@@ -17,8 +17,8 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.models.scaled_gp import outcome_scale
-from botorch_res.parameters import ParameterSpace
-from botorch_res.storage import COMPLETE, FAILED, StudyRecord, Trial
+from botorch_res.study.parameters import ParameterSpace
+from botorch_res.study.storage import COMPLETE, FAILED, StudyRecord, Trial
 
 # Squares of larger values overflow.
 _LARGEST_VALUE = 1e100

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-from botorch_res.parameters import Parameter
-from botorch_res.storage import Trial
+from botorch_res.study.parameters import Parameter
+from botorch_res.study.storage import Trial
 
 # Columns on either side of the parameters.
 _BEFORE = ("number", "state")

@@ -3,8 +3,8 @@ import torch
 
 from botorch_res import RobustDomain
 from botorch_res.optimizer import RobustOptimizer
-from botorch_res.parameters import Choice, Integer, Range
-from botorch_res.study_plots import plot_study
+from botorch_res.study.parameters import Choice, Integer, Range
+from botorch_res.study.plots import plot_study
 
 FRICTION = Range("friction", 1e-3, 1e-1, log=True)
 FORCE = Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)

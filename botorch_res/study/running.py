@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.observations import check_noise, check_value
-from botorch_res.storage import RUNNING, Trial
+from botorch_res.study.observations import check_noise, check_value
+from botorch_res.study.storage import RUNNING, Trial
 
 if TYPE_CHECKING:
     from botorch_res.optimizer import RobustOptimizer

@@ -12,7 +12,7 @@ import torch
 from botorch_res.optim.recommend import mean_function
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import ROBUST_COLOR, WORST_COLOR, _new_figure
-from botorch_res.study_recommendation import StudyRecommendation
+from botorch_res.study.recommendation import StudyRecommendation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 
-from botorch_res.storage import (
+from botorch_res.study.storage import (
     APPLICATION_ID,
     COMPLETE,
     FAILED,

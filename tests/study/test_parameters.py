@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from botorch_res import RobustDomain
-from botorch_res.parameters import Choice, Integer, Parameter, ParameterSpace, Range
+from botorch_res.study.parameters import (
+    Choice,
+    Integer,
+    Parameter,
+    ParameterSpace,
+    Range,
+)
 
 FRICTION = Range("friction", 0.1, 0.2)
 FORCE = Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)

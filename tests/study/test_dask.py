@@ -5,10 +5,10 @@ import functools
 import pytest
 from distributed import Client, LocalCluster
 
-from botorch_res import running
 from botorch_res.optimizer import RobustOptimizer
-from botorch_res.parameters import Choice, Range
-from tests import study_functions as functions
+from botorch_res.study import running
+from botorch_res.study.parameters import Choice, Range
+from tests.study import study_functions as functions
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,5 @@
+"""What a study is made of: parameters, trials, storage, and running experiments."""
+
+from botorch_res.study.parameters import Choice, Integer, ParameterSpace, Range
+
+__all__ = ["Choice", "Integer", "ParameterSpace", "Range"]
