@@ -8,7 +8,9 @@ tie, and its minimum usually sits on one, so that descent along its gradient sta
 2. Descent: at each start, the local worst cases ``theta_k(x)`` give smooth branches
    ``f(x, theta_k(x))`` with known gradients and Hessians. The next point is the minimum
    of the largest of their quadratic models in a trust region, which finds kinks and
-   corners as easily as smooth minima. It is taken if ``g`` is smaller there.
+   corners as easily as smooth minima. It is taken if ``g`` is smaller there. A theta
+   that is the worst case on the far side of a kink only is no local worst case on the
+   near side: the worst theta of the point left behind, or not taken, is exchanged.
 3. Verification: a fresh global search for the worst case at the points reached.
 
 The numbers of starts and of steps are fixed, and all functions and starts move at once.
@@ -79,19 +81,37 @@ def robust_optimum(
         candidates, spacing, typical_starts = _candidates(solver, effort)
         if initial_x is not None:
             candidates = torch.cat([candidates, initial_x])
-        x = _screen(solver, candidates, spacing, num_starts or typical_starts)
+        starts = _screen(solver, candidates, spacing, num_starts or typical_starts)
+        return _search(solver, starts, spacing, num_steps)
+
+
+def _search(
+    solver: WorstCaseSolver, x: Tensor, spacing: Tensor, num_steps: int
+) -> RobustOptimum:
+    """Descend from all starts, verify, and descend again.
+
+    The second descent mends what the first one missed, because its worst cases come
+    from a fresh global search. Only the better half of the starts takes part in it.
+
+    Args:
+        solver: Finds worst cases.
+        x: ``sample_shape x k x d_x`` starts.
+        spacing: ``d_x`` distances of neighbouring candidates.
+        num_steps: The number of steps of each descent.
+
+    Returns:
+        The best of all points at which the worst case was searched for globally.
+    """
+    worst = solver(x)
+    seen = [(x, worst)]
+    for radius in (spacing, 0.25 * spacing):
+        x = _descend(solver, x, worst.theta, radius, num_steps)
         worst = solver(x)
-        seen = [(x, worst)]
-        # A second descent mends what the first one missed: its worst cases come from a
-        # fresh global search. Only the better half of the starts takes part.
-        for radius in (spacing, 0.25 * spacing):
-            x = _descend(solver, x, worst.theta, radius, num_steps)
-            worst = solver(x)
-            seen.append((x, worst))
-            order = worst.value.topk((x.shape[-2] + 1) // 2, largest=False).indices
-            x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
-            worst = worst.select(order)
-        return _best(seen)
+        seen.append((x, worst))
+        order = worst.value.topk((x.shape[-2] + 1) // 2, largest=False).indices
+        x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
+        worst = worst.select(order)
+    return _best(seen)
 
 
 def _best(seen: list[tuple[Tensor, WorstCase]]) -> RobustOptimum:
@@ -189,9 +209,11 @@ def _descend(
     radius = radius.expand(x.shape)
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
     branches = solver.local(x, num_branches, known)
+    other = branches
     for _ in range(num_steps):
+        cuts = solver.differentiate(x, _highest(other, 1, other.theta), held=True)
         low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
-        trial = _model_minimum(x, branches, low, high)
+        trial = _model_minimum(x, branches, cuts, low, high)
         new = solver.local(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
@@ -199,13 +221,42 @@ def _descend(
         grown = torch.where(far, 2.0 * radius, radius)
         radius = torch.where(one, grown, 0.25 * radius)
         x = torch.where(one, trial, x)
-        branches = Branches(
-            *(
-                torch.where(better[(...,) + (None,) * (a.ndim - better.ndim)], a, b)
-                for a, b in zip(new, branches, strict=True)
-            )
-        )
+        branches, other = _choose(better, new, branches), _choose(better, branches, new)
     return x
+
+
+def _choose(condition: Tensor, first: Branches, second: Branches) -> Branches:
+    """Choose between two sets of branches at each point.
+
+    Args:
+        condition: ``...`` booleans.
+        first: Branches at the points, taken where the condition holds.
+        second: Branches at the points, taken elsewhere.
+
+    Returns:
+        The branches chosen.
+    """
+    return Branches(
+        *(
+            torch.where(condition[(...,) + (None,) * (a.ndim - condition.ndim)], a, b)
+            for a, b in zip(first, second, strict=True)
+        )
+    )
+
+
+def _highest(branches: Branches, k: int, theta: Tensor) -> Tensor:
+    """The thetas of the highest branches.
+
+    Args:
+        branches: Local worst cases.
+        k: How many of them to take, at most.
+        theta: ``... x m x d_theta`` thetas, one for each branch.
+
+    Returns:
+        ``... x k x d_theta`` thetas.
+    """
+    index = branches.value.topk(min(k, theta.shape[-2]), dim=-1).indices
+    return theta.take_along_dim(index.unsqueeze(-1), dim=-2)
 
 
 def _follow(branches: Branches, move: Tensor) -> Tensor:
@@ -219,16 +270,18 @@ def _follow(branches: Branches, move: Tensor) -> Tensor:
         ``... x NUM_FOLLOWED x d_theta`` predicted local worst cases.
     """
     moved = branches.theta + (branches.shift @ move[..., None, :, None]).squeeze(-1)
-    index = branches.value.topk(min(NUM_FOLLOWED, moved.shape[-2]), dim=-1).indices
-    return moved.take_along_dim(index.unsqueeze(-1), dim=-2)
+    return _highest(branches, NUM_FOLLOWED, moved)
 
 
-def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> Tensor:
+def _model_minimum(
+    x: Tensor, branches: Branches, cuts: Branches, low: Tensor, high: Tensor
+) -> Tensor:
     """Minimise the largest of the branches' quadratic models over a box.
 
     Args:
         x: ``... x d_x`` points of expansion.
         branches: Local worst cases there.
+        cuts: Functions of ``x`` at other thetas, which are bounds of the worst case.
         low: ``... x d_x`` lower corner of the box.
         high: ``... x d_x`` upper corner of the box.
 
@@ -238,11 +291,12 @@ def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> 
     width = high - low
     # Expand about the lower corner instead, in units of the box.
     move = (low - x).unsqueeze(-2)
-    bend = (branches.hessian @ move.unsqueeze(-1)).squeeze(-1)
-    value = branches.value + ((branches.gradient + 0.5 * bend) * move).sum(dim=-1)
-    gradient = (branches.gradient + bend) * width.unsqueeze(-2)
-    hessian = branches.hessian * (width.unsqueeze(-1) * width.unsqueeze(-2)).unsqueeze(
-        -3
-    )
+    value = torch.cat([branches.value, cuts.value], dim=-1)
+    gradient = torch.cat([branches.gradient, cuts.gradient], dim=-2)
+    hessian = torch.cat([branches.hessian, cuts.hessian], dim=-3)
+    bend = (hessian @ move.unsqueeze(-1)).squeeze(-1)
+    value = value + ((gradient + 0.5 * bend) * move).sum(dim=-1)
+    gradient = (gradient + bend) * width.unsqueeze(-2)
+    hessian = hessian * (width.unsqueeze(-1) * width.unsqueeze(-2)).unsqueeze(-3)
     u = minimize_maximum(value, gradient, hessian)
     return torch.where(u >= 1.0, high, low + width * u)

@@ -146,7 +146,8 @@ class WorstCaseSolver:
             value = torch.cat([part.value for part in parts], dim=-1)
         if not (x.requires_grad and torch.is_grad_enabled()):
             return WorstCase(theta, value)
-        branch = self.differentiate(x.detach(), theta.unsqueeze(-2))
+        held = self.domain.theta_is_finite
+        branch = self.differentiate(x.detach(), theta.unsqueeze(-2), held)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
         return WorstCase(
@@ -258,7 +259,7 @@ class WorstCaseSolver:
         values = self.table(x)
         if self.domain.theta_is_finite:
             index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
-            return self.differentiate(x, self.thetas[index])
+            return self.differentiate(x, self.thetas[index], held=True)
         start = self.grid.peaks(values, num_branches).theta
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
@@ -267,16 +268,17 @@ class WorstCaseSolver:
         climbers = aim(start, derivatives(start), self.grid.spacing)
         climbers = climb(derivatives, climbers, num_steps=self.domain.theta_dim)
         # The last step is taken on the quadratic model, without an evaluation, where it
-        # is so short that the model can be trusted.
+        # is so short that the model can be trusted. Elsewhere theta is not yet a local
+        # worst case: it is held, which makes its branch a lower bound of the others.
         short = (climbers.step.abs() <= 0.1 * self.grid.spacing).all(dim=-1)
         step = short.unsqueeze(-1) * climbers.step
         push = step.unsqueeze(-2) @ climbers.hessian[..., self.domain.x_dim :, :]
-        return self._branches(
-            (climbers.theta + step).clamp(0.0, 1.0),
+        state = Derivatives(
             climbers.value + short * climbers.gain,
             climbers.gradient + push.squeeze(-2),
             climbers.hessian,
         )
+        return self._branches((climbers.theta + step).clamp(0.0, 1.0), state, short)
 
     def _derivatives(self, x: Tensor, theta: Tensor, columns: Tensor) -> Derivatives:
         """Derivatives by theta in units of the box, and by ``x``.
@@ -300,36 +302,39 @@ class WorstCaseSolver:
             unit.unsqueeze(-1) * unit * result.hessian.unflatten(-3, shape),
         )
 
-    def differentiate(self, x: Tensor, theta: Tensor) -> Branches:
+    def differentiate(self, x: Tensor, theta: Tensor, held: bool = False) -> Branches:
         """How given local worst cases, and their values, move with ``x``.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
             theta: ``sample_shape x b x k x d_theta`` local worst cases.
+            held: Whether to hold theta as ``x`` moves. It can then be any theta.
 
         Returns:
             The branches.
         """
         theta = (theta - self.lower) / self.width
-        return self._branches(theta, *self._derivatives(x, theta, self.all_columns))
+        state = self._derivatives(x, theta, self.all_columns)
+        movable = torch.full_like(state.value, not held, dtype=torch.bool)
+        return self._branches(theta, state, movable)
 
-    def _branches(
-        self, theta: Tensor, value: Tensor, gradient: Tensor, hessian: Tensor
-    ) -> Branches:
+    def _branches(self, theta: Tensor, state: Derivatives, movable: Tensor) -> Branches:
         """Eliminate theta from the derivatives at local worst cases.
 
         Args:
             theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
-            value: ``sample_shape x b x k`` values.
-            gradient: ``sample_shape x b x k x d`` gradients.
-            hessian: ``sample_shape x b x k x d x d`` Hessians.
+            state: Value and derivatives there, by all columns.
+            movable: ``sample_shape x b x k`` booleans: which thetas are local worst
+                cases, and move with ``x``. The others are held.
 
         Returns:
             The branches.
         """
         n = self.domain.x_dim
+        value, gradient, hessian = state
         mixed, square = hessian[..., n:, :n], hessian[..., n:, n:]
-        free = self._free(theta, gradient[..., n:]).to(theta.dtype).unsqueeze(-1)
+        free = self._free(theta, gradient[..., n:]) & movable.unsqueeze(-1)
+        free = free.to(theta.dtype).unsqueeze(-1)
         identity = torch.diag_embed(1.0 - free.squeeze(-1))
         shift = solve_modified(identity - free * square * free.mT, free * mixed)
         return Branches(
@@ -348,10 +353,8 @@ class WorstCaseSolver:
             gradient: ``... x d_theta`` gradients there.
 
         Returns:
-            ``... x d_theta`` booleans; false at a bound, and for a finite set.
+            ``... x d_theta`` booleans; false at a bound.
         """
-        if self.domain.theta_is_finite:
-            return torch.zeros_like(theta, dtype=torch.bool)
         near = 8.0 * torch.finfo(theta.dtype).eps
         low, high = theta <= near, theta >= 1.0 - near
         return ~((low & (gradient <= 0)) | (high & (gradient >= 0)))

@@ -1,0 +1,173 @@
+import math
+
+import pytest
+import torch
+from brute_force import maximum_over_theta, minimum_over_x
+from test_worst_case import random_samples, unit_domain
+
+from botorch_res.domain import RobustDomain
+from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.sampling import function, posterior_mean
+
+
+@pytest.mark.parametrize(
+    ("x_dim", "theta_dim", "num_thetas", "problems"),
+    [
+        (1, 1, None, 8),
+        (2, 1, None, 3),
+        (1, 2, None, 3),
+        (2, 2, None, 2),
+        (1, 1, 7, 6),
+        (2, 1, 12, 3),
+        (3, 1, 4, 2),
+    ],
+)
+def test_accuracy_against_brute_force(x_dim, theta_dim, num_thetas, problems):
+    misses, kinks = 0, 0
+    for seed in range(20, 20 + problems):
+        samples, _ = random_samples(x_dim + theta_dim, seed)
+        choices = {}
+        if num_thetas is not None:
+            choices["theta_choices"] = torch.rand(
+                num_thetas, theta_dim, generator=torch.Generator().manual_seed(seed)
+            ).double()
+        domain = unit_domain(x_dim, theta_dim, **choices)
+        optimum = robust_optimum(samples, domain)
+        assert ((optimum.x >= 0) & (optimum.x <= 1)).all()
+        joined = domain.join(optimum.x, optimum.theta).unsqueeze(-2)
+        torch.testing.assert_close(
+            samples(joined).squeeze(-1), optimum.value, rtol=1e-8, atol=1e-8
+        )
+        rival, _ = minimum_over_x(samples, domain, limit=600, top=4)
+        x = torch.cat([optimum.x.unsqueeze(-2), rival], dim=-2)
+        if num_thetas is None:
+            worst = maximum_over_theta(samples, x, domain, limit=4000)
+        else:
+            pairs = domain.join(x.unsqueeze(-2), choices["theta_choices"])
+            worst = samples(pairs.flatten(1, 2)).reshape(*x.shape[:2], -1).amax(-1)
+        misses += int(((optimum.value - worst.amin(-1)).abs() > 1e-3).sum())
+        branches = WorstCaseSolver(samples, domain).local(x[:, :1], 4).value
+        best = branches.topk(min(2, branches.shape[-1]), dim=-1).values
+        kinks += int((best[..., 0] - best[..., -1] < 1e-6).sum())
+    assert misses <= 0.01 * 8 * problems
+    # The minimum usually sits where two thetas tie.
+    assert kinks >= 0.1 * 8 * problems
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_kinks(dim):
+    """max over theta in [-1, 1] of theta (x - a): the distance to a, sharp at a."""
+    bounds = torch.tensor([[0.0] * dim + [-1.0], [1.0] * (dim + 1)], dtype=torch.double)
+    domain = RobustDomain(bounds, [dim])
+    a = torch.tensor([0.3, 0.62, 0.47], dtype=torch.double)[:dim]
+
+    def kink(z):
+        distance = z[..., :dim] - a
+        along = distance.sum(-1) * z[..., dim]
+        return along + distance.square().sum(-1)
+
+    optimum = robust_optimum(kink, domain)
+    torch.testing.assert_close(optimum.x, a, rtol=0.0, atol=1e-4)
+    assert 0 <= optimum.value.item() < 1e-4
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4, 6])
+def test_smooth_minima_and_corners(dim):
+    """A bowl with its lowest point inside in some columns and outside in others."""
+    bounds = torch.tensor([[-2.0] * dim + [0.0], [3.0] * dim + [1.0]]).double()
+    domain = RobustDomain(bounds, [dim])
+    target = torch.tensor([0.5, 4.0, -1.0, -3.0, 0.0, 1.7]).double()[:dim]
+
+    def bowl(z):
+        square = (z[..., :dim] - target).square().sum(-1)
+        return 0.1 * square - (z[..., dim] - 0.4).square()
+
+    optimum = robust_optimum(bowl, domain)
+    expected = target.clamp(-2.0, 3.0)
+    torch.testing.assert_close(optimum.x, expected, rtol=0.0, atol=1e-5)
+    outside = (target < -2) | (target > 3)
+    assert torch.equal(optimum.x[outside], expected[outside])
+    assert optimum.theta.item() == pytest.approx(0.4)
+    height = 0.1 * (expected - target).square().sum().item()
+    assert optimum.value.item() == pytest.approx(height)
+
+
+def test_four_kinds_of_domain(monkeypatch):
+    samples, _ = random_samples(2, 7)
+    x_choices = torch.rand(30, 1, dtype=torch.double)
+    theta_choices = torch.rand(9, 1, dtype=torch.double)
+    dense = torch.linspace(0, 1, 801, dtype=torch.double).unsqueeze(-1)
+    for xs, thetas in (
+        (None, None),
+        (None, theta_choices),
+        (x_choices, None),
+        (x_choices, theta_choices),
+    ):
+        domain = unit_domain(1, 1, x_choices=xs, theta_choices=thetas)
+        optimum = robust_optimum(samples, domain)
+        grid = domain.join(
+            (dense if xs is None else xs).unsqueeze(-2),
+            dense if thetas is None else thetas,
+        )
+        values = samples(grid.flatten(0, 1)).reshape(8, *grid.shape[:2])
+        best = values.amax(-1).amin(-1)
+        torch.testing.assert_close(optimum.value, best, rtol=0.0, atol=0.02)
+        assert (optimum.value <= best + 1e-3).all()
+        if xs is not None:
+            assert torch.isin(optimum.x, xs).all()
+            with monkeypatch.context() as patch:
+                patch.setattr(function, "MAX_ELEMENTS", 1000)
+                chunked = robust_optimum(samples, domain)
+            torch.testing.assert_close(chunked.value, optimum.value)
+
+
+def test_maximisation_by_sign():
+    samples, _ = random_samples(2, 8)
+    domain = unit_domain(1, 1)
+    ours = robust_optimum(-samples, domain)
+    plain = robust_optimum(lambda z: -samples(z), domain, effort=1.5)
+    torch.testing.assert_close(ours.value, plain.value, rtol=0.0, atol=1e-3)
+
+
+def test_initial_points_and_starts():
+    """A needle between the candidates is found if one is told where it is."""
+    domain = unit_domain(1, 1)
+
+    def needle(z):
+        x = z[..., 0]
+        return x - 3 * (-((x - 0.5037) / 1e-4).square()).exp() - z[..., 1].square()
+
+    assert robust_optimum(needle, domain).value.item() == pytest.approx(0.0)
+    told = torch.tensor([[0.50372]], dtype=torch.double)
+    optimum = robust_optimum(needle, domain, num_starts=2, initial_x=told)
+    assert optimum.value.item() == pytest.approx(0.5037 - 3, abs=1e-3)
+
+
+def test_posterior_means_and_batches():
+    _, model = random_samples(2, 9)
+    domain = unit_domain(1, 1)
+    optimum = robust_optimum(posterior_mean(model), domain)
+    dense = torch.linspace(0, 1, 51, dtype=torch.double).unsqueeze(-1)
+    grid = domain.join(dense.unsqueeze(-2), dense)
+    values = model.posterior(grid.flatten(0, 1)).mean.detach().reshape(51, 51)
+    assert optimum.value.item() == pytest.approx(values.amax(-1).min().item(), abs=0.02)
+    assert optimum.x.shape == (1, 1)
+
+    def shifted(z):
+        center = torch.tensor([[0.2, 0.4], [0.6, 0.8]], dtype=torch.double)
+        return (z[..., 0] - center.unsqueeze(-1)).square() - z[..., 1]
+
+    batch = robust_optimum(shifted, domain)
+    expected = torch.tensor([[0.2, 0.4], [0.6, 0.8]], dtype=torch.double)
+    torch.testing.assert_close(batch.x.squeeze(-1), expected, rtol=0.0, atol=1e-6)
+
+
+def test_single_precision():
+    samples, _ = random_samples(2, 7)
+    domain = unit_domain(1, 1)
+    exact = robust_optimum(samples, domain).value
+    single = robust_optimum(samples.float(), domain.to(torch.float)).value
+    assert single.dtype == torch.float
+    error = (single.double() - exact).abs()
+    assert error.median() < 1e-3
+    assert math.isfinite(error.max())

@@ -1,0 +1,63 @@
+"""No synchronisation with a device, and costs that do not grow with the batch."""
+
+import pytest
+import torch
+from fake_device import on_fake_device
+from test_worst_case import random_samples, unit_domain
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.optim.robust_optimum import _candidates, _screen, _search
+from botorch_res.sampling import draw_fourier_samples
+
+
+class CountOperations(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("theta_dim", [1, 2])
+def test_operations_do_not_grow_with_the_batch(theta_dim):
+    _, model = random_samples(1 + theta_dim, 7)
+    domain = unit_domain(1, theta_dim)
+    counts = set()
+    for num_samples, b in ((2, 3), (5, 17)):
+        samples = draw_fourier_samples(model, num_samples, seed=0)
+        solver = WorstCaseSolver(samples, domain)
+        x = domain.sample_x(b, seed=0).requires_grad_()
+        with CountOperations() as counter:
+            worst = solver(x)
+            (worst.value.sum() + worst.theta.sum()).backward()
+        counts.add(counter.count)
+    assert len(counts) == 1
+    with CountOperations() as few:
+        robust_optimum(draw_fourier_samples(model, 2, seed=0), domain, num_starts=2)
+    with CountOperations() as many:
+        robust_optimum(draw_fourier_samples(model, 9, seed=0), domain, num_starts=5)
+    assert few.count == many.count
+
+
+@pytest.mark.parametrize(("nu", "finite"), [(None, False), (1.5, True)])
+def test_search_stays_on_the_device(nu, finite):
+    """Making the tables reads the lengthscales; nothing after it waits for a device."""
+    samples, _ = random_samples(3, 7, nu)
+    choices = {"theta_choices": torch.rand(6, 1).double()} if finite else {}
+    solver = WorstCaseSolver(samples, unit_domain(2, 1, **choices))
+    candidates, spacing, _ = _candidates(solver, 1.0)
+    with FakeTensorMode():
+        solver, candidates, spacing = on_fake_device(
+            (solver, candidates, spacing), "meta"
+        )
+        x = torch.rand(4, 2, dtype=torch.double, device="meta", requires_grad=True)
+        worst = solver(x)
+        (worst.value.sum() + worst.theta.sum()).backward()
+        assert x.grad.device.type == "meta"
+        with torch.no_grad():
+            starts = _screen(solver, candidates, spacing, 4)
+            optimum = _search(solver, starts, spacing, 1)
+        assert {part.device.type for part in optimum} == {"meta"}
+        assert optimum.x.shape == (8, 2)
