@@ -27,6 +27,7 @@ from torch import Tensor
 from botorch_res.inference.sweep import (
     Sites,
     StandardProblem,
+    _identity,
     marginals,
     mismatch,
     posterior_moments,
@@ -80,8 +81,11 @@ def expectation_propagation(
     """Condition a Gaussian vector on interval constraints.
 
     Singular covariances (coinciding variables), infinite bounds, intervals far out or
-    narrow are fine. Means, covariances, precisions and shifts are differentiable with
-    respect to the first four arguments, by implicit differentiation at the fixed point.
+    narrow are fine. Correlations of an indefinite covariance are shrunk by about as
+    much as makes it positive semi-definite, with a warning if that is more than
+    ``pseudo_noise`` and rounding explain. Means, covariances, precisions and shifts are
+    differentiable with respect to the first four arguments, by implicit differentiation
+    at the fixed point.
 
     The arithmetic is in double precision whatever the dtype of the arguments; a
     single-precision covariance is trusted to its own rounding only.
@@ -100,7 +104,7 @@ def expectation_propagation(
             is softened at least. Give the absolute error of ``covariance`` here (1e-8
             of the prior variance for a GP posterior). By itself the function takes
             what the conditioning of ``covariance`` needs: between 1e-14 and 1e-8 of
-            the variance in double precision.
+            the variance in double precision, and more if ``covariance`` is indefinite.
         max_sweeps: Limit to the number of sweeps.
         tolerance: Converged members have at most this mismatch, see ``EPResult``.
         validate_args: Check the values of the arguments.
@@ -112,23 +116,35 @@ def expectation_propagation(
         BotorchTensorDimensionError: If the shapes do not fit.
         InputDataError: If ``validate_args`` is set and an argument is NaN, a moment is
             infinite, a variance is negative beyond rounding, a bound is infinite on the
-            wrong side, or a lower bound exceeds its upper bound; in any case if the
-            covariance is far from positive semi-definite.
+            wrong side, a lower bound exceeds its upper bound, the covariance is far
+            from symmetric, or a pseudo-noise is negative or infinite; in any case if
+            a moment has no floating-point dtype, or the covariance is far from positive
+            semi-definite.
     """
-    _check_shapes(mean, covariance, lower, upper)
+    noise = (
+        pseudo_noise
+        if isinstance(pseudo_noise, Tensor)
+        else torch.full_like(mean, pseudo_noise)
+    )
+    _check_shapes(mean, covariance, lower, upper, noise)
+    for name, value in (("mean", mean), ("covariance", covariance)):
+        if not value.is_floating_point():
+            raise InputDataError(
+                f"Expected {name} of a floating-point dtype, but got {value.dtype}."
+            )
     if max_sweeps < 1:
         raise InputDataError(
             f"Expected max_sweeps of at least 1, but got {max_sweeps}."
         )
     if validate_args:
-        _check_values(mean, covariance, lower, upper)
-    dtype, epsilon = mean.dtype, torch.finfo(mean.dtype).eps
-    mean, covariance, lower, upper = (
-        argument.double() for argument in (mean, covariance, lower, upper)
+        _check_values(mean, covariance, lower, upper, noise)
+    dtype, epsilon = mean.dtype, torch.finfo(covariance.dtype).eps
+    mean, covariance, lower, upper, noise = (
+        argument.double() for argument in (mean, covariance, lower, upper, noise)
     )
     covariance = 0.5 * (covariance + covariance.mT)
-    scale = _scale(covariance.detach(), pseudo_noise)
-    problem = _standardise(mean, covariance, lower, upper, scale, pseudo_noise, epsilon)
+    scale = _scale(covariance.detach(), noise)
+    problem = _standardise(mean, covariance, lower, upper, scale, noise, epsilon)
 
     with torch.no_grad():
         sites, num_sweeps, distance = _iterate(problem, max_sweeps, tolerance)
@@ -154,16 +170,11 @@ def expectation_propagation(
     )
 
 
-def _scale(covariance: Tensor, pseudo_noise: Tensor | float) -> Tensor:
+def _scale(covariance: Tensor, pseudo_noise: Tensor) -> Tensor:
     """Standard deviations, kept positive for variables without a variance."""
     variance = covariance.diagonal(dim1=-1, dim2=-2)
     floor = 1e-30 * variance.amax(dim=-1, keepdim=True) + 1e-200
-    floor = (
-        floor.clamp_min(pseudo_noise)
-        if isinstance(pseudo_noise, float)
-        else (torch.maximum(floor, pseudo_noise.double()))
-    )
-    return torch.maximum(variance, floor).sqrt()
+    return torch.maximum(variance, torch.maximum(floor, pseudo_noise)).sqrt()
 
 
 def _standardise(
@@ -172,58 +183,89 @@ def _standardise(
     lower: Tensor,
     upper: Tensor,
     scale: Tensor,
-    pseudo_noise: Tensor | float,
+    pseudo_noise: Tensor,
     epsilon: float,
 ) -> StandardProblem:
     """Pass to variables of mean zero and variance one."""
     correlation = covariance / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     diagonal = correlation.diagonal(dim1=-1, dim2=-2)
     correlation = correlation + torch.diag_embed((1.0 - diagonal).detach())
+    noise = pseudo_noise / scale.square()
+    error = noise.amax(dim=-1).clamp_min(math.sqrt(epsilon))
+    correlation, jitter = _make_semidefinite(correlation, error)
     widened, transferred = transfer_precision(correlation)
-    needed = _needed_pseudo_noise(correlation.detach(), epsilon)
+    needed = torch.maximum(_needed_pseudo_noise(correlation.detach(), epsilon), jitter)
     return StandardProblem(
         widened_correlation=widened,
         transferred_precision=transferred,
         lower=(lower - mean) / scale,
         upper=(upper - mean) / scale,
-        pseudo_noise=torch.maximum(needed, pseudo_noise / scale.square()),
+        pseudo_noise=torch.maximum(needed, noise),
     )
+
+
+def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """Shrink the correlations of those members that are not positive semi-definite.
+
+    Negative eigenvalues beyond rounding would become negative posterior variances as
+    soon as a site precision gets to their inverse.
+
+    Args:
+        correlation: ``batch_shape x n x n`` matrices.
+        error: ``batch_shape`` their known errors; a warning tells of larger ones.
+
+    Returns:
+        The correlation matrices, and the jitter that they got, ``batch_shape x 1``.
+    """
+    identity = _identity(correlation)
+    fixed = correlation.detach()
+    # Rounding of the double-precision arithmetic; the largest row sum of absolute
+    # values bounds the largest eigenvalue.
+    bound = fixed.abs().sum(dim=-1).amax(dim=-1)[..., None, None]
+    least = 64.0 * torch.finfo(fixed.dtype).eps * bound
+    jitter = torch.zeros_like(least)
+    _, failed = torch.linalg.cholesky_ex(fixed + least * identity)
+    while failed.any():
+        larger = torch.maximum(10.0 * jitter, least)
+        jitter = torch.where(failed[..., None, None] > 0, larger, jitter)
+        if (jitter > 1.0).any():
+            smallest = torch.linalg.eigvalsh(fixed).min()
+            raise InputDataError(
+                "Expected a positive semi-definite covariance, but its correlation "
+                f"matrix has the eigenvalue {float(smallest):.3g}."
+            )
+        _, failed = torch.linalg.cholesky_ex(
+            fixed + torch.maximum(jitter, least) * identity
+        )
+    repaired = jitter > error[..., None, None]
+    if repaired.any():
+        warnings.warn(
+            f"{int(repaired.sum())} of {repaired.numel()} covariances are not "
+            "positive semi-definite up to rounding; their correlations are shrunk and "
+            "their constraints softened by a pseudo-noise of up to "
+            f"{float(jitter.max()):.1e} of the variance.",
+            NumericsWarning,
+            stacklevel=4,
+        )
+    return (correlation + jitter * identity) / (1.0 + jitter), jitter.squeeze(-1)
 
 
 def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
     """Pseudo-noise that makes up for rounding, ``batch_shape x 1``.
 
-    The smallest pivot of a Cholesky factorisation tells how close to singular a matrix
-    is: errors of size ``epsilon`` are magnified by its inverse.
+    Errors of size ``epsilon`` are magnified by the inverse of the correlation matrix.
+    Its largest diagonal entry, one over the smallest variance that a variable has given
+    all others, is the norm of that inverse within a factor of ``n``, in whatever order
+    the variables come; the pivots of the factorisation may all be far from zero.
     """
-    identity = torch.eye(
-        correlation.shape[-1], dtype=correlation.dtype, device=correlation.device
+    identity, largest = _identity(correlation), math.sqrt(epsilon)
+    cholesky, _ = torch.linalg.cholesky_ex(correlation + largest * identity)
+    inverse = torch.linalg.solve_triangular(
+        cholesky, identity.expand_as(cholesky), upper=False
     )
-    shift = torch.full_like(correlation[..., :1, :1], math.sqrt(epsilon))
-    cholesky, failed = torch.linalg.cholesky_ex(correlation + shift * identity)
-    repaired = torch.zeros_like(failed)
-    while failed.any():
-        repaired = repaired | failed
-        shift = torch.where(failed[..., None, None] > 0, 10.0 * shift, shift)
-        if (shift > 1.0).any():
-            smallest = torch.linalg.eigvalsh(correlation).min()
-            raise InputDataError(
-                "Expected a positive semi-definite covariance, but its correlation "
-                f"matrix has the eigenvalue {float(smallest):.3g}."
-            )
-        cholesky, failed = torch.linalg.cholesky_ex(correlation + shift * identity)
-    if repaired.any():
-        warnings.warn(
-            f"{int((repaired > 0).sum())} of {repaired.numel()} covariances are not "
-            "positive semi-definite up to rounding; their constraints are softened by "
-            f"a pseudo-noise of up to {float(shift.max()):.1e} of the variance.",
-            NumericsWarning,
-            stacklevel=4,
-        )
-    pivot = cholesky.diagonal(dim1=-1, dim2=-2).square().amin(dim=-1, keepdim=True)
-    shift = shift.squeeze(-1)
-    needed = torch.minimum(64.0 * epsilon / pivot, shift)
-    return torch.where(repaired.unsqueeze(-1) > 0, shift, needed)
+    magnified = inverse.square().sum(dim=-2).amax(dim=-1, keepdim=True)
+    needed: Tensor = (64.0 * epsilon * magnified).clamp_max(largest)
+    return needed
 
 
 def _iterate(
@@ -291,10 +333,7 @@ def _attach_gradient(problem: StandardProblem, sites: Sites) -> Sites:
         **{name: value.detach() for name, value in vars(problem).items()}
     )
     jacobian = sweep_jacobian(frozen, sites)
-    identity = torch.eye(
-        jacobian.shape[-1], dtype=jacobian.dtype, device=jacobian.device
-    )
-    system = (identity - jacobian).mT
+    system = (_identity(jacobian) - jacobian).mT
     joined = torch.cat(target, dim=-1)
     # The value is that of the iteration; only the derivative is the sweep's.
     joined = torch.cat(sites, dim=-1) + joined - joined.detach()
@@ -336,13 +375,19 @@ def _warn_unless_converged(
 
 
 def _check_shapes(
-    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor
+    mean: Tensor,
+    covariance: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    pseudo_noise: Tensor,
 ) -> None:
     expected = {
         "covariance": (covariance, (*mean.shape, *mean.shape[-1:])),
         "lower": (lower, tuple(mean.shape)),
         "upper": (upper, tuple(mean.shape)),
     }
+    if pseudo_noise.ndim > 0:
+        expected["pseudo_noise"] = (pseudo_noise, tuple(mean.shape))
     if mean.ndim == 0 or mean.shape[-1] == 0:
         raise BotorchTensorDimensionError(
             f"Expected mean of shape `batch_shape x n`, but got {tuple(mean.shape)}."
@@ -356,17 +401,27 @@ def _check_shapes(
 
 
 def _check_values(
-    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor
+    mean: Tensor,
+    covariance: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    pseudo_noise: Tensor,
 ) -> None:
     variance = covariance.diagonal(dim1=-1, dim2=-2)
-    rounding = 1e-6 * variance.amax(dim=-1, keepdim=True)
+    largest = variance.amax(dim=-1, keepdim=True)
+    asymmetry = (covariance - covariance.mT).abs()
     problems = {
         "finite mean": ~mean.isfinite(),
         "finite covariance": ~covariance.isfinite(),
         "lower < inf": lower.isnan() | lower.isposinf(),
         "upper > -inf": upper.isnan() | upper.isneginf(),
         "lower <= upper": lower > upper,
-        "variances of at least zero": variance < -rounding,
+        "variances of at least zero": variance < -1e-6 * largest,
+        # Wide enough for any rounding; this finds a factor in place of a covariance.
+        "a symmetric covariance": asymmetry > 0.1 * largest.unsqueeze(-1),
+        "finite pseudo_noise of at least zero": ~(
+            pseudo_noise.isfinite() & (pseudo_noise >= 0.0)
+        ),
     }
     for expectation, wrong in problems.items():
         if wrong.any():

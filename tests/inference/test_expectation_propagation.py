@@ -25,7 +25,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.inference import EPResult, expectation_propagation
-from botorch_res.inference import expectation_propagation as ep_function
 
 
 def assert_valid(result: EPResult) -> None:
@@ -255,6 +254,42 @@ def test_members_do_not_feel_each_other() -> None:
     assert torch.equal(nested.mean.flatten(0, 1), together.mean)
 
 
+def test_converged_members_stop_changing() -> None:
+    easy, hard = benign_problem(2, 6, seed=1), hard_problem("repeated", 20, 6, seed=0)
+    results = []
+    for slowest in (Problem(*(value[1:] for value in easy)), hard):
+        problem = [
+            torch.cat([own[:1], other])
+            for own, other in zip(easy, slowest, strict=True)
+        ]
+        # So coarse that one more sweep would show.
+        results.append(expectation_propagation(*problem, tolerance=1e-2))
+    assert results[1].num_sweeps.max() > results[0].num_sweeps.max() + 5
+    for alone, beside in zip(*results, strict=True):
+        torch.testing.assert_close(alone[0], beside[0], rtol=1e-12, atol=1e-14)
+
+
+def test_order_of_the_variables_does_not_matter() -> None:
+    # The pivots of this matrix are all above 0.05, its smallest eigenvalue is 3e-8.
+    n = 15
+    root = torch.eye(n, **DOUBLE) - 0.9 * torch.ones(n, n, **DOUBLE).tril(-1)
+    covariance = root @ root.mT
+    scale = covariance.diagonal().sqrt()
+    covariance = (covariance / scale / scale.unsqueeze(-1)).expand(8, n, n)
+    generator = torch.Generator().manual_seed(0)
+    mean = torch.randn(8, n, generator=generator, **DOUBLE)
+    lower = mean + torch.linspace(1.0, 30.0, 8, **DOUBLE).unsqueeze(-1)
+    upper = torch.full_like(mean, math.inf)
+    result = expectation_propagation(mean, covariance, lower, upper)
+    flipped = expectation_propagation(
+        mean.flip(-1), covariance.flip(-1, -2), lower.flip(-1), upper
+    )
+    for each in (result, flipped):
+        assert_valid(each)
+        assert each.converged.all()
+    torch.testing.assert_close(result.mean, flipped.mean.flip(-1), rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("kind", HARD_KINDS)
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
 def test_hard_problems(kind: str, n: int) -> None:
@@ -342,14 +377,27 @@ def test_unchecked_arguments_give_the_same() -> None:
 
 def test_pseudo_noise_softens() -> None:
     one, zero = torch.ones(1, **DOUBLE), torch.zeros(1, **DOUBLE)
-    for noise in (0.25, 0.25 * one):
+    for noise in (0.25, 0.25 * one, 0.25 * one[0], 1):
         result = expectation_propagation(zero, torch.eye(1), zero, 3 * one, noise)
         # The constraint is on the sum of the variable and the noise.
-        mean, variance = truncated_moments(0.0, 1.25, 0.0, 3.0)
-        torch.testing.assert_close(result.mean, one * mean / 1.25)
+        p = float(noise)
+        mean, variance = truncated_moments(0.0, 1.0 + p, 0.0, 3.0)
+        torch.testing.assert_close(result.mean, one * mean / (1.0 + p))
         torch.testing.assert_close(
-            result.covariance.flatten(), one * (0.25 / 1.25 + variance / 1.25**2)
+            result.covariance.flatten(),
+            one * (p / (1.0 + p) + variance / (1.0 + p) ** 2),
         )
+
+
+def test_precision_of_the_covariance_counts() -> None:
+    problem = benign_problem(4, 6, seed=4)
+    rounded = problem.covariance.float()
+    result = expectation_propagation(
+        problem.mean, rounded, problem.mean, problem.mean + 1e-9
+    )
+    assert result.mean.dtype == torch.double
+    variance = rounded.double().diagonal(dim1=-1, dim2=-2)
+    assert (1.0 / result.site_precision > 1e-6 * variance).all()
 
 
 def test_single_precision() -> None:
@@ -428,21 +476,57 @@ def test_missing_convergence_is_reported() -> None:
     assert (result.num_sweeps <= 3).all()
 
 
-def test_indefinite_covariance_is_repaired_loudly() -> None:
-    covariance = torch.tensor([[1.0, 1.0 + 1e-6], [1.0 + 1e-6, 1.0]], **DOUBLE)
-    covariance = torch.stack([covariance, torch.eye(2, **DOUBLE)])
-    zero = torch.zeros(2, 2, **DOUBLE)
+def indefinite_problem(n: int, eigenvalue: float) -> Problem:
+    """Singular correlations, two of which are a little above one; and the identity."""
+    generator = torch.Generator().manual_seed(n)
+    root = torch.randn(n, max(1, n // 2), generator=generator, **DOUBLE)
+    root[1] = root[0]
+    root = root / root.norm(dim=-1, keepdim=True)
+    covariance = root @ root.mT
+    covariance[0, 1] = covariance[1, 0] = 1.0 - eigenvalue
+    zero = torch.zeros(2, n, **DOUBLE)
+    covariance = torch.stack([covariance, torch.eye(n, **DOUBLE)])
+    return Problem(zero, covariance, zero + 0.3, zero + 0.3)
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-9, 1e-3, 1.0])
+@pytest.mark.parametrize("n", [2, 6, 20])
+def test_covariance_that_is_indefinite_by_rounding(n: int, width: float) -> None:
+    for eigenvalue in (-1e-13, -1e-12, -1e-10, -1e-9):
+        mean, covariance, lower, upper = indefinite_problem(n, eigenvalue)
+        result = expectation_propagation(mean, covariance, lower, upper + width)
+        assert_valid(result)
+        assert result.converged.all()
+
+
+@pytest.mark.parametrize("width", [0.0, 1e-3, 1.0])
+@pytest.mark.parametrize("n", [2, 6, 20])
+@pytest.mark.parametrize("eigenvalue", [-1e-6, -1e-4, -1e-2])
+def test_indefinite_covariance_is_repaired_loudly(
+    n: int, width: float, eigenvalue: float
+) -> None:
+    mean, covariance, lower, upper = indefinite_problem(n, eigenvalue)
+    upper = upper + width
     with pytest.warns(
-        NumericsWarning,
-        match=r"1 of 2 covariances are not positive .* pseudo-noise of up to 1\.5e-06",
-    ):
-        result = expectation_propagation(zero, covariance, zero, zero + 1.0)
+        NumericsWarning, match="1 of 2 covariances are not pos"
+    ) as record:
+        result = expectation_propagation(mean, covariance, lower, upper)
+    assert record[0].filename == __file__
+    assert_valid(result)
     assert result.converged.all()
-    mean, _ = truncated_moments(0.0, 1.0, 0.0, 1.0)
-    torch.testing.assert_close(result.mean[1], torch.full((2,), mean, **DOUBLE))
-    covariance[0, 0, 1] = covariance[0, 1, 0] = 3.0
+    size = float(str(record[0].message).split("up to ")[-1].split()[0])
+    assert -eigenvalue <= 1.01 * size < -20.0 * eigenvalue
+    # The sound member is as if alone.
+    alone = expectation_propagation(mean[1], covariance[1], lower[1], upper[1])
+    torch.testing.assert_close(result.mean[1], alone.mean, rtol=1e-12, atol=0)
+    # It is no surprise if the error is known.
+    known = expectation_propagation(mean, covariance, lower, upper, -20.0 * eigenvalue)
+    assert_valid(known)
+
+
+def test_covariance_far_from_definite() -> None:
     with pytest.raises(InputDataError, match="eigenvalue -2"):
-        expectation_propagation(zero, covariance, zero, zero + 1.0)
+        expectation_propagation(*indefinite_problem(2, -2.0))
 
 
 def test_bad_shapes() -> None:
@@ -457,6 +541,18 @@ def test_bad_shapes() -> None:
         expectation_propagation(mean[:, :0], covariance, lower, upper)
     with pytest.raises(InputDataError, match="max_sweeps of at least 1, but got 0"):
         expectation_propagation(mean, covariance, lower, upper, max_sweeps=0)
+    with pytest.raises(
+        BotorchTensorDimensionError, match=r"pseudo_noise .* but got \(2,\)"
+    ):
+        expectation_propagation(mean, covariance, lower, upper, torch.ones(2))
+
+
+def test_integers_are_refused() -> None:
+    mean, covariance, lower, upper = benign_problem(3, 2, seed=0)
+    with pytest.raises(InputDataError, match=r"mean of .* but got torch\.int64"):
+        expectation_propagation(mean.long(), covariance, lower, upper)
+    with pytest.raises(InputDataError, match=r"covariance of .* got torch\.int64"):
+        expectation_propagation(mean, covariance.long(), lower, upper)
 
 
 @pytest.mark.parametrize(
@@ -469,16 +565,37 @@ def test_bad_shapes() -> None:
         ("upper", -math.inf, "upper > -inf"),
         ("upper", -100.0, "lower <= upper"),
         ("covariance", -1.0, "variances of at least zero"),
+        ("pseudo_noise", -1e-8, "finite pseudo_noise of at least zero"),
+        ("pseudo_noise", math.inf, "finite pseudo_noise of at least zero"),
     ],
 )
 def test_bad_values(argument: str, value: float, message: str) -> None:
     arguments = benign_problem(3, 2, seed=0)._asdict()
     arguments["lower"] = torch.zeros(3, 2, **DOUBLE)
     arguments["upper"] = torch.ones(3, 2, **DOUBLE)
+    arguments["pseudo_noise"] = torch.zeros(3, 2, **DOUBLE)
     tensor = arguments[argument].clone()
     tensor[(1, 0, 0) if tensor.ndim == 3 else (1, 0)] = value
     with pytest.raises(InputDataError, match=message):
         expectation_propagation(**{**arguments, argument: tensor})
+
+
+def test_asymmetry_by_rounding_is_averaged() -> None:
+    mean, covariance, lower, upper = benign_problem(3, 4, seed=0)
+    asymmetric = covariance.clone()
+    asymmetric[..., 0, 1] += 1e-3
+    asymmetric[..., 1, 0] -= 1e-3
+    result = expectation_propagation(mean, asymmetric, lower, upper)
+    expected = expectation_propagation(mean, covariance, lower, upper)
+    torch.testing.assert_close(result.mean, expected.mean)
+    torch.testing.assert_close(result.covariance, expected.covariance)
+
+
+def test_factor_in_place_of_a_covariance() -> None:
+    mean, covariance, lower, upper = benign_problem(3, 4, seed=0)
+    factor = torch.linalg.cholesky(covariance)
+    with pytest.raises(InputDataError, match="Expected a symmetric covariance"):
+        expectation_propagation(mean, factor, lower, upper)
 
 
 class CountOperations(TorchDispatchMode):
@@ -500,8 +617,8 @@ def test_number_of_operations_does_not_grow() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericsWarning)
             with CountOperations() as short:
-                ep_function(*problem, max_sweeps=2, tolerance=0.0)
+                expectation_propagation(*problem, max_sweeps=2, tolerance=0.0)
             with CountOperations() as long:
-                ep_function(*problem, max_sweeps=4, tolerance=0.0)
+                expectation_propagation(*problem, max_sweeps=4, tolerance=0.0)
         counts.add((long.count - short.count) / 2)
     assert len(counts) == 1
