@@ -131,6 +131,7 @@ class ExactGPView(ConditionalGP):
                 "outcome_scale": scale.expand(*self.batch_shape, 1),
             }
             _check_finite(data)
+            _check_forward(gp, inputs)
             for name, value in data.items():
                 self.register_buffer(name, value.clone())
             self._factorise()
@@ -307,6 +308,27 @@ def _check_supported(model: Any) -> None:
         raise UnsupportedError(
             "Expected an input transform that maps one point to one point, but got "
             f"{type(transform).__name__}."
+        )
+
+
+def _check_forward(model: Any, inputs: Tensor) -> None:
+    """Raise if a prior is not what the mean and covariance modules say.
+
+    BoTorch's own models say the same. A class with a ``forward`` of its own is asked at
+    the transformed training inputs.
+    """
+    if type(model).forward.__module__.startswith("botorch."):
+        return
+    prior = deepcopy(model).eval().forward(inputs)
+    mean, covariance = model.mean_module(inputs), model.covar_module(inputs).to_dense()
+    if not (
+        torch.allclose(prior.mean, mean)
+        and torch.allclose(prior.covariance_matrix, covariance)
+    ):
+        name = type(model).__name__
+        raise UnsupportedError(
+            f"Expected {name}.forward to give the moments of {name}.mean_module and "
+            f"{name}.covar_module, but it gives others."
         )
 
 

@@ -10,6 +10,7 @@ from botorch.models import (
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
+from botorch.models.gpytorch import GPyTorchModel
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
 from botorch.models.robust_relevance_pursuit_model import (
     RobustRelevancePursuitSingleTaskGP,
@@ -28,6 +29,7 @@ from botorch.models.transforms.outcome import (
     Standardize,
     StratifiedStandardize,
 )
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import (
     LinearKernel,
     MaternKernel,
@@ -35,8 +37,9 @@ from gpytorch.kernels import (
     RQKernel,
     ScaleKernel,
 )
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
-from gpytorch.means import LinearMean, ZeroMean
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, LinearMean, ZeroMean
+from gpytorch.models import ExactGP
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
@@ -375,6 +378,35 @@ def test_unsupported_models() -> None:
     unfitted.covar_module = None
     with pytest.raises(UnsupportedError, match=r"covar_module to be a module"):
         ExactGPView(unfitted)
+
+
+class PlainGP(ExactGP, GPyTorchModel):
+    """A model as a user writes it."""
+
+    num_outputs = 1
+
+    def __init__(self, X: Tensor, Y: Tensor, factor: float, offset: float) -> None:
+        super().__init__(X, Y.squeeze(-1), GaussianLikelihood())
+        self.mean_module, self.covar_module = ConstantMean(), RBFKernel()
+        self.factor, self.offset = factor, offset
+        self.to(X)
+
+    def forward(self, X: Tensor) -> MultivariateNormal:
+        return MultivariateNormal(
+            self.mean_module(X) + self.offset, self.factor * self.covar_module(X)
+        )
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_models_with_a_forward_of_their_own(mode: str) -> None:
+    X, Y = make_data(scale=2.0)
+    model = PlainGP(X, Y, factor=1.0, offset=0.0)
+    getattr(model, mode)()
+    new, _ = make_data(t=4, scale=2.0, seed=5)
+    assert_same_posterior(model, new)
+    for factor, offset in ((2.0, 0.0), (1.0, 0.5)):
+        with pytest.raises(UnsupportedError, match=r"PlainGP\.forward to give"):
+            ExactGPView(PlainGP(X, Y, factor, offset))
 
 
 def test_bad_data() -> None:
