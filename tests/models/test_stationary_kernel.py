@@ -48,6 +48,18 @@ def test_values_even_of_neighbours(nu: float | None) -> None:
     )
 
 
+@pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
+def test_values_far_from_the_origin(nu: float | None) -> None:
+    kernel = read_stationary_kernel(make_kernel(nu))
+    # Exact in binary, so that the distances are the same.
+    X = torch.arange(12, **DOUBLE).view(6, 2) / 64.0
+    Y = X.flip(0) + 1.0 / 128.0
+    shift = 4096.0
+    torch.testing.assert_close(
+        kernel.matrix(X + shift, Y + shift), kernel.matrix(X, Y), rtol=1e-11, atol=0
+    )
+
+
 @pytest.mark.parametrize("nu", [None, 1.5, 2.5])
 def test_second_derivatives(nu: float | None) -> None:
     kernel = read_stationary_kernel(make_kernel(nu))
@@ -60,4 +72,14 @@ def test_second_derivatives(nu: float | None) -> None:
 
 def test_other_kernels_are_left_to_gpytorch() -> None:
     assert read_stationary_kernel(ScaleKernel(RBFKernel(active_dims=[0]))) is None
+    assert read_stationary_kernel(ScaleKernel(RBFKernel(), active_dims=[0])) is None
     assert read_stationary_kernel(RBFKernel() + RBFKernel()) is None
+
+    class Doubled(RBFKernel):
+        pass
+
+    class DoubledScale(ScaleKernel):
+        pass
+
+    assert read_stationary_kernel(ScaleKernel(Doubled())) is None
+    assert read_stationary_kernel(DoubledScale(RBFKernel())) is None
