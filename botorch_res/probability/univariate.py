@@ -83,7 +83,7 @@ def truncated_normal_moments(
     right = ((upper - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
     width = ((upper - lower) / sigma).clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH
     # Reflected where the interval lies mostly to the left.
-    near = torch.maximum(left, -right)
+    near, width = torch.broadcast_tensors(torch.maximum(left, -right), width)
     sign = torch.where(left + right < 0.0, -1.0, 1.0)
     moments = StandardInterval.apply(near, width)  # type: ignore[no-untyped-call]
     log_prob, offset, shrinkage = moments

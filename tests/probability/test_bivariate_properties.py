@@ -253,11 +253,11 @@ def test_correlation_one_gives_the_single_variable(rho: float) -> None:
     )
 
 
-# Torch's own tracer makes an instance, and is told off for it.
-NO_INSTANCE = "ignore:.*should not be instantiated:DeprecationWarning"
+# Torch's compiler uses what torch itself deprecates.
+TORCH_ALONE = "ignore:.*(should not be instantiated|script_method):DeprecationWarning"
 
 
-@pytest.mark.filterwarnings(NO_INSTANCE)
+@pytest.mark.filterwarnings(TORCH_ALONE)
 def test_compiled_values_are_the_same() -> None:
     generator = torch.Generator().manual_seed(3)
     problem = one_sided(FAMILIES["correlation near one"](64, generator))
@@ -271,7 +271,7 @@ def test_compiled_values_are_the_same() -> None:
         torch.testing.assert_close(compiled, variance(*problem), rtol=1e-9, atol=0)
 
 
-@pytest.mark.filterwarnings(NO_INSTANCE)
+@pytest.mark.filterwarnings(TORCH_ALONE)
 def test_captured_gradients_are_the_same() -> None:
     generator = torch.Generator().manual_seed(3)
     problem = FAMILIES["correlation near one"](64, generator)
