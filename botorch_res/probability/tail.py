@@ -12,10 +12,10 @@ With ``zeta = 3 / (x + 4 / (x + ...))`` known, and ``epsilon = 2 / (x + zeta)``,
     E[(t - E t)^3]        = h delta^2 epsilon (zeta - epsilon),    h = x + delta,
 
 in which no digits cancel for ``x >= 0``, however deep the tail. For ``zeta`` a rational
-function of ``s = 2 / (x + 2)`` is used (``tests/probability/fit_tail.py``): its relative
-error is below 4e-15 for all ``x >= 0`` (tested against mpmath). Below zero the
+function of ``s = 2 / (x + 2)`` is used, its relative error below 4e-15 for all
+``x >= 0``; ``tests/probability/fit_tail.py`` makes its coefficients. Below zero the
 complement ``P(t > x) = 1 - P(t > -x)`` serves, where nothing cancels either. No special
-function is called: a dozen fused multiplications vectorise on every device, unlike
+function is called: two dozen fused multiplications vectorise on every device, unlike
 ``erfcx`` and ``log_ndtr``, and no branch is taken.
 """
 
