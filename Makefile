@@ -29,7 +29,7 @@ help:
 	@echo "make clean   remove environments, caches and build products"
 
 demo: $(VENV)/demo.stamp
-	$(RUN) tutorials/robust_branin.py
+	$(VENV)/$(BIN)/botorch-res run branin --iterations 20 --seed 0 --plot robust_branin.png
 
 test: lint types unit wheel
 	@echo "All quality gates passed."

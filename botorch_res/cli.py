@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_res.optimizer import RobustOptimizer
@@ -65,6 +66,8 @@ def main(arguments: list[str] | None = None) -> None:
             f"The command line needs typer and rich ({error}). Install the extra "
             '`cli`: pip install "botorch_res[cli]".'
         )
+    # With tensors this small a second thread costs more time than it saves.
+    torch.set_num_threads(1)
     app(args=arguments, prog_name="botorch-res")
 
 
