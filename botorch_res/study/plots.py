@@ -168,4 +168,5 @@ def _draw_history(axes: Axes, optimizer: RobustOptimizer) -> None:
     )
     axes.plot(counts, [r.value for r in found], color=WORST_COLOR, marker="o", ms=3)
     axes.set(xlabel="values told", ylabel="recommended worst case")
+    axes.locator_params(axis="x", integer=True)
     axes.spines[["top", "right"]].set_visible(False)
