@@ -51,7 +51,7 @@ def random_samples(dim, seed, nu=None, num_samples=8, bounds=None):
 
 @pytest.mark.parametrize(
     ("dim", "nu", "problems", "share"),
-    [(1, None, 24, 0.999), (2, None, 8, 0.99), (3, None, 3, 0.97), (1, 2.5, 6, 0.99)],
+    [(1, None, 20, 0.999), (2, None, 6, 0.99), (3, None, 2, 0.97), (1, 2.5, 6, 0.99)],
 )
 def test_accuracy_against_brute_force(dim, nu, problems, share):
     domain = unit_domain(1, dim)
@@ -115,7 +115,7 @@ def test_units_and_order_of_columns(uncontrollable):
 def test_gradients_equal_finite_differences(theta_dim, own):
     domain = unit_domain(2, theta_dim)
     checked = 0
-    for seed in range(4):
+    for seed in range(3):
         samples, _ = random_samples(2 + theta_dim, seed + 10, num_samples=4)
         # A fine solver, so that the differences see no noise of the search.
         solver = WorstCaseSolver(samples, domain, effort=1.5)
@@ -155,7 +155,7 @@ def test_gradients_equal_finite_differences(theta_dim, own):
                         assert ours.item() == pytest.approx(
                             exact.item(), rel=1e-4, abs=2e-4
                         )
-    assert checked > 60
+    assert checked > 40
 
 
 def test_gradients_at_bounds_and_of_finite_sets():
