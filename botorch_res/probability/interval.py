@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from botorch_res.probability.constants import column, constants, gauss_legendre
-from botorch_res.probability.tail import INV_SQRT_TWO_PI, tail_moments
+from botorch_res.probability.tail import INV_SQRT_TWO_PI, TailMoments, tail_moments
 
 _NODES, _WEIGHTS = gauss_legendre(8)
 # Weights times powers of the nodes, from the middle, about which the density is nearly
@@ -77,7 +77,11 @@ def interval_moments(near: Tensor, width: Tensor) -> IntervalMoments:
 def _wide_interval(
     near: Tensor, width: Tensor, fall: Tensor, below: Tensor
 ) -> IntervalMoments:
-    inner, outer = tail_moments(near), tail_moments(near + width)
+    both = tail_moments(torch.stack((near, near + width)))
+    inner, outer = (
+        TailMoments(*moments)
+        for moments in zip(*(moment.unbind() for moment in both), strict=True)
+    )
     edge = torch.exp(-fall) * inner.hazard
     # The bound only matters where this result is not used.
     tau = (edge / outer.hazard).clamp_max_(0.9)
