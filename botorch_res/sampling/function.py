@@ -189,7 +189,7 @@ class CallableFunction(BatchFunction):
 
         Args:
             function: Maps ``n x d`` points, and ``sample_shape x n x d`` points, to
-                ``sample_shape x n`` values. It is evaluated once at two points of the
+                ``sample_shape x n`` values. It is evaluated once at a few points of the
                 domain to learn ``sample_shape``.
             domain: Where the function is defined.
 
@@ -199,7 +199,8 @@ class CallableFunction(BatchFunction):
         super().__init__()
         self.function = function
         self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
-        probe = domain.sample(2, seed=0)
+        # More points than columns, so that the two cannot be mistaken for one another.
+        probe = domain.sample(domain.dim + 1, seed=0)
         with torch.no_grad():
             shape = function(probe).shape
         if shape[-1:] != probe.shape[:1]:

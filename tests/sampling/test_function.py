@@ -97,5 +97,12 @@ def test_wrapping():
     assert as_batch_function(wrapped, DOMAIN) is wrapped
     assert wrapped.lengthscale is None
     assert as_batch_function(lambda z: z.sum(-1), DOMAIN).sample_shape == ()
-    with pytest.raises(BotorchTensorDimensionError, match=r"x 2, got shape \(2, 3\)"):
-        CallableFunction(lambda z: z, DOMAIN)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_values_of_the_wrong_shape(dim):
+    """One value for each column must not pass as one for each point."""
+    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.double)
+    message = rf"x {dim + 1}, got shape \({dim + 1}, {dim}\)"
+    with pytest.raises(BotorchTensorDimensionError, match=message):
+        CallableFunction(lambda z: z, RobustDomain(bounds, uncontrollable=[1]))
