@@ -231,9 +231,9 @@ def run_robust_optimum(problems: int, cases: list[str]) -> None:
             times.append(time.process_time() - start)
             rivals = [
                 robust_optimum(
-                    samples, domain, 1.5, num_starts=16 * x_dim, num_steps=10
+                    samples, domain, 1.5, num_starts=16 * x_dim, num_steps=6
                 ).x,
-                minimum_over_x(samples, domain, limit=800, top=4)[0],
+                minimum_over_x(samples, domain, limit=600, top=3, effort=1.0)[0],
             ]
             x = torch.cat(
                 [optimum.x.unsqueeze(-2), rivals[0].unsqueeze(-2), rivals[1]], 1

@@ -57,7 +57,7 @@ def robust_optimum(
     domain: RobustDomain,
     effort: float = 1.0,
     num_starts: int | None = None,
-    num_steps: int = 5,
+    num_steps: int = 3,
     initial_x: Tensor | None = None,
 ) -> RobustOptimum:
     """Minimise the worst case of every function of a batch.

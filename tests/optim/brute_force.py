@@ -73,7 +73,7 @@ def minimum_over_x(function, domain, density=8.0, limit=1500, top=6, effort=1.5)
         x = x.gather(-2, index[..., None].expand(*index.shape, dim))
         width = grid.new_tensor([1.0 / (n - 1) for n in counts])
         local = stencil({1: 4, 2: 2, 3: 1}[dim], dim, grid)
-        for zoom in range(14):
+        for zoom in range(11):
             trial = (x.unsqueeze(-2) + width * local).clamp(0, 1)
             values = solver(trial.flatten(-3, -2)).value.reshape(trial.shape[:-1])
             value, index = values.min(-1)
@@ -81,7 +81,7 @@ def minimum_over_x(function, domain, density=8.0, limit=1500, top=6, effort=1.5)
                 -2, index[..., None, None].expand(*index.shape, 1, dim)
             ).squeeze(-2)
             width = width * 0.6
-            if zoom == 5:
+            if zoom == 4:
                 value, index = value.topk(2, dim=-1, largest=False)
                 x = x.gather(-2, index[..., None].expand(*index.shape, dim))
     return x, value

@@ -96,7 +96,10 @@ def test_four_kinds_of_domain(monkeypatch):
     samples, _ = random_samples(2, 7)
     x_choices = torch.rand(30, 1, dtype=torch.double)
     theta_choices = torch.rand(9, 1, dtype=torch.double)
-    dense = torch.linspace(0, 1, 161, dtype=torch.double).unsqueeze(-1)
+    # Coarse in x and fine in theta: at most a little too high, hardly ever too low.
+    some_x, dense = (
+        torch.linspace(0, 1, n, dtype=torch.double).unsqueeze(-1) for n in (161, 801)
+    )
     for xs, thetas in (
         (None, None),
         (None, theta_choices),
@@ -106,7 +109,7 @@ def test_four_kinds_of_domain(monkeypatch):
         domain = unit_domain(1, 1, x_choices=xs, theta_choices=thetas)
         optimum = robust_optimum(samples, domain)
         grid = domain.join(
-            (dense if xs is None else xs).unsqueeze(-2),
+            (some_x if xs is None else xs).unsqueeze(-2),
             dense if thetas is None else thetas,
         )
         values = samples(grid.flatten(0, 1)).reshape(8, *grid.shape[:2])
