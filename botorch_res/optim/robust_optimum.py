@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
@@ -74,6 +75,13 @@ def robust_optimum(
     Returns:
         The robust optima.
     """
+    for name, count in (("num_starts", num_starts), ("num_steps", num_steps)):
+        if count is not None and count < 1:
+            raise InputDataError(f"Expected `{name}` of at least 1, got {count}.")
+    if initial_x is not None and not bool(domain.contains_x(initial_x).all()):
+        raise InputDataError(
+            f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
+        )
     solver = WorstCaseSolver(function, domain, effort)
     with torch.no_grad():
         if domain.x_choices is not None:

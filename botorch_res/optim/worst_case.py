@@ -22,7 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
@@ -96,6 +96,8 @@ class WorstCaseSolver:
             domain: The domain.
             effort: Scales the density of the grid and the number of local searches.
         """
+        if not effort > 0.0:
+            raise InputDataError(f"Expected a positive `effort`, got {effort}.")
         self.function = as_batch_function(function, domain)
         self.domain = domain
         if self.function.dim not in (None, domain.dim):
