@@ -5,7 +5,9 @@ at every ``x``. Over a finite set of thetas it is a comparison of all of them. O
 box it takes the values on a product grid (one matrix product for posterior samples),
 the most promising local maxima among them, and Newton's method from these in the box.
 The number of steps is fixed, and the value returned is a value of the function at a
-point of the box: it can be below the true maximum, never above.
+point of the box: it can be below the true maximum, never above. Functions of a Matern
+kernel with ``nu = 0.5`` have peaks at all scales, many of which no grid resolves: there
+expect the highest of those that the grid can see.
 
 The gradient by ``x`` follows the envelope theorem for the value, and the implicit
 function theorem for the location,
