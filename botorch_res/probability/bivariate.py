@@ -78,7 +78,7 @@ def truncated_bvn_moments(
         upper: The upper bounds, ``batch_shape x 2``, may be plus infinity, at least
             ``lower``.
         one_sided: Promise that the first variable has no lower bound; ``lower[..., 0]``
-            is not looked at. About four times faster.
+            is not looked at. Several times faster.
         validate_args: Check the arguments. This waits for the device: switch it off in
             a hot loop.
 
