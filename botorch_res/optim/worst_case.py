@@ -132,6 +132,8 @@ class WorstCaseSolver:
         self.num_steps = 2 + dim
         with torch.no_grad():
             self.table = self.function.theta_table(self.thetas, domain)
+            self.theta_derivatives = self.function.derivative_table(self.theta_columns)
+            self.all_derivatives = self.function.derivative_table(self.all_columns)
 
     def __call__(self, x: Tensor) -> WorstCase:
         """Find the worst cases, with gradients by ``x`` if it asks for them.
@@ -228,7 +230,7 @@ class WorstCaseSolver:
             return WorstCase(theta, value)
         start = self.grid.peaks(values, self.num_peaks).theta
         start = start[..., : self.num_climbs, :]
-        derivatives = partial(self._derivatives, x, columns=self.theta_columns)
+        derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
         climbers = aim(start, derivatives(start), self.grid.spacing)
         climbers = climb(derivatives, climbers, num_steps=1)
         best = (climbers.value + climbers.gain).argmax(dim=-1, keepdim=True)
@@ -268,7 +270,7 @@ class WorstCaseSolver:
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
             start = torch.cat([start, known], dim=-2)
-        derivatives = partial(self._derivatives, x, columns=self.all_columns)
+        derivatives = partial(self._derivatives, x, table=self.all_derivatives)
         climbers = aim(start, derivatives(start), self.grid.spacing)
         climbers = climb(derivatives, climbers, num_steps=self.domain.theta_dim)
         # The last step is taken on the quadratic model, without an evaluation, where it
@@ -284,13 +286,15 @@ class WorstCaseSolver:
         )
         return self._branches((climbers.theta + step).clamp(0.0, 1.0), state, short)
 
-    def _derivatives(self, x: Tensor, theta: Tensor, columns: Tensor) -> Derivatives:
+    def _derivatives(
+        self, x: Tensor, theta: Tensor, table: Callable[[Tensor], Derivatives]
+    ) -> Derivatives:
         """Derivatives by theta in units of the box, and by ``x``.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
             theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
-            columns: The columns to differentiate by, theta's last.
+            table: The derivatives by theta, or by ``x`` and then theta.
 
         Returns:
             Value and derivatives, ``sample_shape x b x k``.
@@ -298,8 +302,8 @@ class WorstCaseSolver:
         theta = self.lower + self.width * theta
         x = x.unsqueeze(-2).expand(*theta.shape[:-1], x.shape[-1])
         z = torch.cat([x, theta], dim=-1).index_select(-1, self.z_columns)
-        result = self.function.derivatives(z.flatten(-3, -2), columns)
-        shape, unit = theta.shape[-3:-1], self.unit[-len(columns) :]
+        result = table(z.flatten(-3, -2))
+        shape, unit = theta.shape[-3:-1], self.unit[-result.gradient.shape[-1] :]
         return Derivatives(
             result.value.unflatten(-1, shape),
             unit * result.gradient.unflatten(-2, shape),
@@ -318,7 +322,7 @@ class WorstCaseSolver:
             The branches.
         """
         theta = (theta - self.lower) / self.width
-        state = self._derivatives(x, theta, self.all_columns)
+        state = self._derivatives(x, theta, self.all_derivatives)
         movable = torch.full_like(state.value, not held, dtype=torch.bool)
         return self._branches(theta, state, movable)
 

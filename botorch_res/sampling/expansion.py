@@ -36,12 +36,9 @@ from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
 from botorch_res.sampling import function as base
+from botorch_res.sampling.derivative_table import DerivativeTable
 from botorch_res.sampling.function import BatchFunction, Derivatives
-from botorch_res.sampling.radial import (
-    radial_derivatives,
-    radial_value,
-    squared_distance,
-)
+from botorch_res.sampling.radial import radial_value, squared_distance
 from botorch_res.sampling.theta_table import ThetaTable
 
 # Distance over which a function changes, in lengthscales, by the kernel's smoothness.
@@ -228,6 +225,20 @@ class Expansion(BatchFunction):
         distance = squared_distance(u, centers, self.smoothness)
         return radial_value(distance, self.smoothness)
 
+    def derivative_table(self, columns: Tensor) -> Callable[[Tensor], Derivatives]:
+        """Prepare the derivatives with respect to some columns.
+
+        Args:
+            columns: The indices of the ``k`` columns of ``z`` to differentiate by.
+
+        Returns:
+            A function of ``sample_shape x n x d`` points, each function its own, that
+            returns values and derivatives.
+        """
+        if self.slope is None:
+            return super().derivative_table(columns)
+        return DerivativeTable(self, columns, self.slope)
+
     def derivatives(self, z: Tensor, columns: Tensor) -> Derivatives:
         """Value, gradient and Hessian with respect to some columns, in closed form.
 
@@ -240,84 +251,7 @@ class Expansion(BatchFunction):
         """
         if self.slope is None:
             return super().derivatives(z, columns)
-        width = self.frequencies.shape[-2] + self.centers.shape[-2]
-        rows = max(1, base.MAX_ELEMENTS // (width * self.sample_shape.numel()))
-        if z.shape[-2] > rows:
-            parts = [self.derivatives(part, columns) for part in z.split(rows, dim=-2)]
-            dims = (-1, -2, -3)
-            return Derivatives(
-                *(
-                    torch.cat(p, d)
-                    for p, d in zip(zip(*parts, strict=True), dims, strict=True)
-                )
-            )
-        with torch.no_grad():
-            u = self.scaled(z)
-            slope = self.slope.index_select(-1, columns)
-            waves = self._wave_derivatives(u, columns, slope)
-            if self.centers.shape[-2] == 0:
-                return waves
-            kernels = self._kernel_derivatives(u, columns, slope.unsqueeze(-3))
-            return Derivatives(*(a + b for a, b in zip(waves, kernels, strict=True)))
-
-    def _wave_derivatives(self, u: Tensor, index: Tensor, slope: Tensor) -> Derivatives:
-        """The constant's and the cosines' part of the derivatives.
-
-        Args:
-            u: ``sample_shape x n x d`` scaled points.
-            index: The columns to differentiate by.
-            slope: ``... x 1 x k`` derivative of these columns of ``u`` by ``z``.
-
-        Returns:
-            Values and derivatives.
-        """
-        # The weights enter the small tables, never the ``n x F`` tensors.
-        amplitude = self.amplitudes.unsqueeze(-1)
-        slopes = (self.frequencies.index_select(-1, index) * slope).unsqueeze(-3)
-        products = (slopes.unsqueeze(-1) * slopes.unsqueeze(-2)).flatten(-2)
-        table = torch.cat([amplitude, -amplitude * products], dim=-1)
-        phase = self._phase(u)
-        value, hessian = (phase.cos() @ table).split([1, products.shape[-1]], dim=-1)
-        return Derivatives(
-            self.offset.unsqueeze(-1) + value.squeeze(-1),
-            phase.sin_() @ (-amplitude * slopes),
-            hessian.unflatten(-1, (len(index), len(index))),
-        )
-
-    def _kernel_derivatives(
-        self, u: Tensor, index: Tensor, slope: Tensor
-    ) -> Derivatives:
-        """The kernels' part of the derivatives.
-
-        Args:
-            u: ``sample_shape x n x d`` scaled points.
-            index: The columns to differentiate by.
-            slope: ``... x 1 x k`` derivative of these columns of ``u`` by ``z``.
-
-        Returns:
-            Values and derivatives.
-        """
-        k = len(index)
-        centers = self.centers.unsqueeze(-3)
-        weights = self.kernel_weights.unsqueeze(-1)
-        point = slope * u.index_select(-1, index)
-        center = slope * centers.index_select(-1, index)
-        products = (center.unsqueeze(-1) * center.unsqueeze(-2)).flatten(-2)
-        table = torch.cat([weights, weights * center, weights * products], dim=-1)
-        distance = squared_distance(u, centers, self.smoothness)
-        k0, k1, k2 = radial_derivatives(distance, self.smoothness)
-        total1, moment1 = (k1 @ table[..., : 1 + k]).split([1, k], dim=-1)
-        total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
-        # The sum over j of k2 (p - p_j) (p - p_j)^T, multiplied out.
-        mixed = point.unsqueeze(-1) * (moment2 - 0.5 * total2 * point).unsqueeze(-2)
-        return Derivatives(
-            (k0 @ weights).squeeze(-1),
-            total1 * point - moment1,
-            torch.diag_embed(total1 * slope.square())
-            + square.unflatten(-1, (k, k))
-            - mixed
-            - mixed.mT,
-        )
+        return DerivativeTable(self, columns, self.slope)(z)
 
     def _phase(self, u: Tensor) -> Tensor:
         """The phases of the cosines at each function's own points.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -103,6 +104,18 @@ class BatchFunction(Module, ABC):
         return Derivatives(
             value.detach(), gradient.detach(), 0.5 * (hessian + hessian.mT)
         )
+
+    def derivative_table(self, columns: Tensor) -> Callable[[Tensor], Derivatives]:
+        """Prepare the derivatives with respect to some columns.
+
+        Args:
+            columns: The indices of the ``k`` columns of ``z`` to differentiate by.
+
+        Returns:
+            A function of ``sample_shape x n x d`` points, each function its own, that
+            returns values and derivatives.
+        """
+        return partial(self.derivatives, columns=columns)
 
     def _difference_hessian(self, z: Tensor, columns: Tensor) -> Tensor:
         """Central differences of gradients, at all points and columns in one call.
