@@ -1,0 +1,31 @@
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import Log10, Normalize
+
+from botorch_res.sampling import draw_fourier_samples
+
+DOUBLE = {"dtype": torch.double}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::botorch.exceptions.warnings.InputDataWarning"
+)
+
+
+@pytest.mark.parametrize("transform", [Normalize(2), Log10(indices=[0])])
+def test_table_equals_central_differences(transform):
+    generator = torch.Generator().manual_seed(0)
+    X = 0.1 + 0.9 * torch.rand(6, 2, generator=generator, **DOUBLE)
+    model = SingleTaskGP(X, (6.0 * X).sin().sum(-1, True), input_transform=transform)
+    samples = draw_fourier_samples(model, num_samples=3, seed=0)
+    z = 0.2 + 0.7 * torch.rand(3, 5, 2, generator=generator, **DOUBLE)
+    columns = torch.tensor([1, 0])
+    value, gradient, hessian = samples.derivative_table(columns)(z)
+    assert torch.allclose(value, samples(z))
+    step = 1e-4 * torch.eye(2, **DOUBLE)[columns]
+    slopes = torch.stack([samples(z + h) - samples(z - h) for h in step], -1) / 2e-4
+    assert torch.allclose(gradient, slopes, rtol=1e-5, atol=1e-5)
+    for i, h in enumerate(step):
+        ahead, behind = (samples.derivatives(z + s * h, columns) for s in (1.0, -1.0))
+        rows = (ahead.gradient - behind.gradient) / 2e-4
+        assert torch.allclose(hessian[..., i, :], rows, rtol=1e-4, atol=1e-4)
