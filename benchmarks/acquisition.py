@@ -23,29 +23,15 @@ from botorch.models.transforms.input import AppendFeatures
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.acquisition.stable_opt import StableOpt
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
 RESTARTS = {"num_restarts": 8, "raw_samples": 256}
-
-
-class Operations(TorchDispatchMode):
-    """Counts dispatched operations."""
-
-    def __init__(self) -> None:
-        """Start at zero."""
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Run the operation and count it."""
-        self.count += 1
-        return func(*args, **(kwargs or {}))
 
 
 def make_domain(name: str) -> RobustDomain:
@@ -242,10 +228,10 @@ def count_operations() -> None:
                 make_model(domain, 20), domain, num_samples=samples, seed=0
             )
             X: Tensor = domain.sample(b, seed=1).unsqueeze(-2)
-            with Operations() as forward, torch.no_grad():
+            with OperationCount() as forward, torch.no_grad():
                 acqf(X)
             X.requires_grad_()
-            with Operations() as both:
+            with OperationCount() as both:
                 acqf(X).sum().backward()
             print(f"| {name} | {b} | {samples} | {forward.count} | {both.count} |")
 

@@ -21,7 +21,6 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.inference import expectation_propagation
 from botorch_res.inference.sweep import (
@@ -41,17 +40,17 @@ from tests.inference.interval_problems import (
     hard_problem,
     quadrature_moments,
 )
+from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
 
 
-class Operations(TorchDispatchMode):
+class Operations(OperationCount):
     """Counts operations, and the bytes of all tensors alive at the same time."""
 
     def __init__(self) -> None:
         """Start at zero."""
         super().__init__()
-        self.count = 0
         self.bytes = 0
         self.peak = 0
 
@@ -59,8 +58,7 @@ class Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Run the operation and take note of it."""
-        result = func(*args, **(kwargs or {}))
-        self.count += 1
+        result = super().__torch_dispatch__(func, types, args, kwargs)
         for value in result if isinstance(result, tuple | list) else (result,):
             if isinstance(value, Tensor) and value._base is None:
                 size = value.numel() * value.element_size()

@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 from botorch.utils.probability.bvn import bvn
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.probability import truncated_bvn_moments
+from tests.operation_count import OperationCount
 
 CHUNK = 100_000
 Problem = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -113,20 +113,9 @@ def compare(
     return best[0], best[1]
 
 
-class Counter(TorchDispatchMode):
-    """Counts the operations dispatched."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Count and pass on."""
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 def count_operations(one_sided: bool, backward: bool, size: int) -> int:
     """Count the operations of an eager evaluation."""
-    with Counter() as counter:
+    with OperationCount() as counter:
         problem = make_batch(size, one_sided, torch.float64)
         before = counter.count
         run(make_ours(one_sided, compiled=False), problem, backward)

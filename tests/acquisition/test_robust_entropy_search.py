@@ -23,11 +23,11 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from tests.fake_device import on_fake_device
+from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **DOUBLE)
@@ -548,16 +548,6 @@ class TestBadInput:
             )
 
 
-class CountOperations(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 class TestDevice:
     @pytest.mark.parametrize("kind", KINDS)
     def test_stays_on_the_device(self, kind):
@@ -583,7 +573,7 @@ class TestDevice:
             )
             X = random_points(b, seed=2).requires_grad_()
             acqf(X).sum().backward()
-            with CountOperations() as operations:
+            with OperationCount() as operations:
                 acqf(X).sum().backward()
             counts.add(operations.count)
         assert len(counts) == 1

@@ -22,9 +22,9 @@ from interval_problems import (
     truncated_moments,
 )
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.inference import EPResult, expectation_propagation
+from tests.operation_count import OperationCount
 
 
 def assert_valid(result: EPResult) -> None:
@@ -598,27 +598,15 @@ def test_factor_in_place_of_a_covariance() -> None:
         expectation_propagation(mean, factor, lower, upper)
 
 
-class CountOperations(TorchDispatchMode):
-    """Counts the operations that reach the dispatcher."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 def test_number_of_operations_does_not_grow() -> None:
     counts = set()
     for num, n in ((1, 2), (5, 2), (5, 9)):
         problem = benign_problem(num, n, seed=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NumericsWarning)
-            with CountOperations() as short:
+            with OperationCount() as short:
                 expectation_propagation(*problem, max_sweeps=2, tolerance=0.0)
-            with CountOperations() as long:
+            with OperationCount() as long:
                 expectation_propagation(*problem, max_sweeps=4, tolerance=0.0)
         counts.add((long.count - short.count) / 2)
     assert len(counts) == 1

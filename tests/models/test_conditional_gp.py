@@ -10,10 +10,10 @@ from gpytorch.kernels import MaternKernel, RQKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ConditionedGP, ExactGPView
+from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
 
@@ -322,18 +322,6 @@ def test_constraints_against_monte_carlo(t: int) -> None:
     assert compared >= 5
 
 
-class CountOperations(TorchDispatchMode):
-    """Counts the operations that reach the dispatcher."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 def test_number_of_operations_does_not_grow() -> None:
     counts = set()
     for samples, t, n in ((1, 2, 1), (4, 2, 1), (4, 6, 1), (4, 6, 30)):
@@ -341,7 +329,7 @@ def test_number_of_operations_does_not_grow() -> None:
         sites = torch.ones(samples, 2 * t, **DOUBLE)
         gp = view.with_sites(torch.rand(samples, t, 2, **DOUBLE), sites, sites)
         X, partners = torch.rand(n, 2, **DOUBLE), torch.rand(samples, n, 2, **DOUBLE)
-        with CountOperations() as counter:
+        with OperationCount() as counter:
             gp.pair_posterior(X, partners)
         counts.add(counter.count)
     assert len(counts) == 1

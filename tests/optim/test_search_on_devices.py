@@ -5,19 +5,11 @@ import torch
 from fake_device import on_fake_device
 from test_worst_case import random_samples, unit_domain
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.robust_optimum import _candidates, _screen, _search
 from botorch_res.sampling import draw_fourier_samples
-
-
-class CountOperations(TorchDispatchMode):
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
+from tests.operation_count import OperationCount
 
 
 @pytest.mark.parametrize("theta_dim", [1, 2])
@@ -29,14 +21,14 @@ def test_operations_do_not_grow_with_the_batch(theta_dim):
         samples = draw_fourier_samples(model, num_samples, seed=0)
         solver = WorstCaseSolver(samples, domain)
         x = domain.sample_x(b, seed=0).requires_grad_()
-        with CountOperations() as counter:
+        with OperationCount() as counter:
             worst = solver(x)
             (worst.value.sum() + worst.theta.sum()).backward()
         counts.add(counter.count)
     assert len(counts) == 1
-    with CountOperations() as few:
+    with OperationCount() as few:
         robust_optimum(draw_fourier_samples(model, 2, seed=0), domain, num_starts=2)
-    with CountOperations() as many:
+    with OperationCount() as many:
         robust_optimum(draw_fourier_samples(model, 9, seed=0), domain, num_starts=5)
     assert few.count == many.count
 

@@ -14,7 +14,6 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     FakeTensorMode,
 )
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from botorch_res.probability import (
     TruncatedBivariateMoments,
@@ -22,6 +21,7 @@ from botorch_res.probability import (
     truncated_normal_moments,
 )
 from botorch_res.probability.expectation import BoxExpectation
+from tests.operation_count import OperationCount
 
 DATA = Path(__file__).parents[1] / "data"
 DOUBLE = {"dtype": torch.float64}
@@ -260,21 +260,13 @@ def test_float32_is_right_to_its_digits(stratum: str) -> None:
         torch.testing.assert_close(low.double(), high, rtol=1e-6, atol=1e-37)
 
 
-class Counter(TorchDispatchMode):
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_operations_do_not_depend_on_the_batch(one_sided: bool) -> None:
     counts = []
     for n in (1, 300):
         mean, covariance, lower, upper = benign(n)
         arguments = [x.requires_grad_() for x in (mean, covariance, lower, upper)]
-        with Counter() as counter:
+        with OperationCount() as counter:
             moments = truncated_bvn_moments(
                 *arguments, one_sided=one_sided, validate_args=False
             )

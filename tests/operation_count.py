@@ -1,0 +1,34 @@
+"""The number of operations that reach the dispatcher.
+
+This is the noise-free measure of cost on a device on which launching operations takes
+most of the time: it must not grow with the sizes of batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class OperationCount(TorchDispatchMode):
+    """Counts operations while it is entered.
+
+    Attributes:
+        count: All operations so far.
+        without_views: Those of them that compute something.
+    """
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        super().__init__()
+        self.count = 0
+        self.without_views = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation and count it."""
+        self.count += 1
+        self.without_views += not func.is_view
+        return func(*args, **(kwargs or {}))
