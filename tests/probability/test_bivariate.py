@@ -263,7 +263,7 @@ def test_float32_is_right_to_its_digits(stratum: str) -> None:
 @pytest.mark.parametrize("one_sided", [False, True])
 def test_operations_do_not_depend_on_the_batch(one_sided: bool) -> None:
     counts = []
-    for n in (1, 300):
+    for n in (2, 1, 300):  # the first call makes the tables of constants
         mean, covariance, lower, upper = benign(n)
         arguments = [x.requires_grad_() for x in (mean, covariance, lower, upper)]
         with OperationCount() as counter:
@@ -272,7 +272,7 @@ def test_operations_do_not_depend_on_the_batch(one_sided: bool) -> None:
             )
             torch.autograd.grad(sum(x.sum() for x in moments), arguments)
         counts.append(counter.count)
-    assert counts[0] == counts[1]
+    assert counts[1] == counts[2]
 
 
 @pytest.mark.parametrize("one_sided", [False, True])
