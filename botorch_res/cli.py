@@ -18,7 +18,7 @@ from botorch.exceptions.errors import BotorchError
 
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.strategies import available_strategies
-from botorch_res.study.plots import plot_study
+from botorch_res.plotting import plot_study
 from botorch_res.study.running import LostEvaluationsError, RepeatedFailureError
 from botorch_res.study.tasks import load_task
 

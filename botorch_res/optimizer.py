@@ -32,6 +32,7 @@ from botorch.exceptions.errors import InputDataError
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.domain import RobustDomain
 from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
 from botorch_res.models.fitting import ModelFactory
@@ -309,6 +310,25 @@ class RobustOptimizer:
         data = self._data(self._storage.trials())
         return self.strategy.fit(*data[:3]), data.unit
 
+    def acquisition(self) -> qRobustEntropySearch:
+        """The information that the next trial would give about the robust optimum.
+
+        Running and failed trials count as pending. With the strategy ``"res"`` this is
+        the function that the next suggestion maximises; with others it is a diagnostic.
+
+        Returns:
+            The acquisition function, in the coordinates of ``space.domain``.
+        """
+        known = self._storage.trials()
+        return qRobustEntropySearch(
+            self.fit()[0],
+            self.space.domain,
+            num_samples=getattr(self.strategy, "num_samples", 16),
+            maximize=self.maximize,
+            X_pending=self._pending(known),
+            seed=derive_seed(self.seed, known[-1].number + 1),
+        )
+
     def leave_one_out(self) -> LeaveOneOut:
         """Predict every value told so far from all the others.
 
@@ -384,21 +404,16 @@ class RobustOptimizer:
             origins += ["initial"] * num_design
         if num_design < n:
             data = self._data(known)
-            waiting = [t.point for t in known if t.state in (RUNNING, FAILED)]
-            pending = data.X.new_tensor(waiting).reshape(-1, self.space.domain.dim)
-            pending = torch.cat([pending, *(p.unsqueeze(0) for p in points)])
             if self._exploits(first + num_design):
                 best = self.strategy.recommend(*data[:3])
-                z = self.space.domain.join(best.x, best.theta)
-                points.append(z)
+                points.append(self.space.domain.join(best.x, best.theta))
                 origins.append("exploit")
-                pending = torch.cat([pending, z.unsqueeze(0)])
         missing = n - len(points)
         if missing:
             number = first + len(points)
             proposed = self.strategy.propose(
                 *data[:3],
-                X_pending=pending if len(pending) else None,
+                X_pending=self._pending(known, points),
                 n=missing,
                 seed=derive_seed(self.seed, number),
             )
@@ -409,6 +424,14 @@ class RobustOptimizer:
             NewTrial(tuple(z.tolist()), derive_seed(self.seed, first + i), origin)
             for i, (z, origin) in enumerate(zip(points, origins, strict=True))
         ]
+
+    def _pending(
+        self, known: list[Trial], points: Sequence[Tensor] = ()
+    ) -> Tensor | None:
+        """The points not worth suggesting again: under way, failed, just chosen."""
+        waiting = [t.point for t in known if t.state in (RUNNING, FAILED)]
+        waiting += [tuple(z.tolist()) for z in points]
+        return torch.tensor(waiting, dtype=torch.double) if waiting else None
 
     def _exploits(self, number: int) -> bool:
         """Whether a trial evaluates the current recommendation."""

@@ -1,9 +1,4 @@
-"""Pictures of robust problems, drawn with matplotlib (the extra ``plot``).
-
-Every function returns a ``Figure`` that belongs to the caller: no state of pyplot and
-no default of matplotlib is touched. ``figure.savefig(path)`` writes it to a file, and
-a notebook shows it.
-"""
+"""Pictures of robust test problems: the truth, as far as it is known."""
 
 from __future__ import annotations
 
@@ -13,17 +8,22 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from torch import Tensor
 
+from botorch_res.plotting.figure import (
+    LEGEND,
+    PLAIN_COLOR,
+    ROBUST_COLOR,
+    WORST_COLOR,
+    broken_at_jumps,
+    new_figure,
+)
 from botorch_res.test_functions import RobustTestProblem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WORST_COLOR, PLAIN_COLOR, ROBUST_COLOR = "#c1272d", "#f5a623", "#ffffff"
 # Up to this many choices of theta have a curve of their own.
 MAX_CURVES = 4
-# A worst case that moves by more than this part of the range has jumped.
-JUMP = 0.08
 # How the colours go on for values (below, above) those of the scale.
 EXTENSIONS: dict[tuple[bool, bool], Literal["neither", "min", "max", "both"]] = {
     (False, False): "neither",
@@ -92,7 +92,7 @@ def plot_problem(
         )
         grid = _evaluate(problem, x, theta)
 
-    figure = _new_figure()
+    figure = new_figure(6.4, 5.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
     _draw_function(figure, top, box, value_label)
     if domain.theta_is_finite:
@@ -101,7 +101,11 @@ def plot_problem(
         if len(grid.theta) <= MAX_CURVES:
             top.set_yticks(grid.theta.tolist())
     top.plot(
-        *_broken_at_jumps(grid.x, _worst_theta(problem, grid), grid.theta),
+        *broken_at_jumps(
+            grid.x,
+            _worst_theta(problem, grid),
+            float(grid.theta[-1] - grid.theta[0]),
+        ),
         color=WORST_COLOR,
         lw=4,
         solid_capstyle="butt",
@@ -115,17 +119,16 @@ def plot_problem(
     bottom.margins(y=0.1)
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
-    style: dict[str, Any] = {"frameon": False, "fontsize": "small", "handlelength": 1.6}
     figure.legend(
         *top.get_legend_handles_labels(),
         loc="outside upper center",
         ncols=3,
         markerscale=0.8,
         columnspacing=1.5,
-        **style,
+        **LEGEND,
     )
     bottom.legend(
-        loc="lower center", bbox_to_anchor=(0.5, 1), ncols=MAX_CURVES + 1, **style
+        loc="lower center", bbox_to_anchor=(0.5, 1), ncols=MAX_CURVES + 1, **LEGEND
     )
     return figure
 
@@ -287,40 +290,3 @@ def _draw_optima(
         top.plot(float(x), float(theta), label=label, **style)
         bottom.plot(float(x), cost, **style)
         bottom.axvline(float(x), color="0.85", lw=1, zorder=0)
-
-
-def _broken_at_jumps(x: Tensor, y: Tensor, levels: Tensor) -> tuple[Tensor, Tensor]:
-    """Break a line where it jumps, for between its ends there are no points.
-
-    Args:
-        x: The ``n`` first coordinates.
-        y: The ``n`` second coordinates.
-        levels: The values that ``y`` may take, increasing.
-
-    Returns:
-        Both coordinates, with not-a-number in every gap.
-    """
-    jumps = (y.diff().abs() > JUMP * (levels[-1] - levels[0])).nonzero().squeeze(-1)
-    gap = y.new_tensor([torch.nan])
-
-    def broken(line: Tensor) -> Tensor:
-        parts = line.tensor_split(jumps.cpu() + 1)
-        return torch.cat([torch.cat([part, gap]) for part in parts]).cpu()
-
-    return broken(x), broken(y)
-
-
-def _new_figure() -> Figure:
-    """Make an empty figure.
-
-    Returns:
-        The figure.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "Pictures need matplotlib; install it with the extra `plot`: "
-            'pip install "botorch_res[plot]".'
-        ) from error
-    return Figure(figsize=(6.4, 5.6), dpi=160, layout="constrained")

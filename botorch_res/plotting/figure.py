@@ -1,0 +1,58 @@
+"""What all pictures share: an empty figure, colours, markers and broken lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+WORST_COLOR, PLAIN_COLOR, ROBUST_COLOR = "#c1272d", "#f5a623", "#ffffff"
+WORST_LABEL = "predicted worst case"
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "handlelength": 1.6}
+# A worst case that moves by more than this part of the range has jumped.
+JUMP = 0.08
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Make an empty figure.
+
+    Args:
+        width: The width in inches.
+        height: The height in inches.
+
+    Returns:
+        The figure.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "Pictures need matplotlib; install it with the extra `plot`: "
+            'pip install "botorch_res[plot]".'
+        ) from error
+    return Figure(figsize=(width, height), dpi=160, layout="constrained")
+
+
+def broken_at_jumps(x: Tensor, y: Tensor, span: float) -> tuple[Tensor, Tensor]:
+    """Break a line where it jumps, for between its ends there are no points.
+
+    Args:
+        x: The ``n`` first coordinates.
+        y: The ``n`` second coordinates.
+        span: The width of the interval in which ``y`` lies.
+
+    Returns:
+        Both coordinates, with not-a-number in every gap.
+    """
+    jumps = (y.diff().abs() > JUMP * span).nonzero().squeeze(-1)
+    gap = y.new_tensor([torch.nan])
+
+    def broken(line: Tensor) -> Tensor:
+        parts = line.tensor_split(jumps.cpu() + 1)
+        return torch.cat([torch.cat([part, gap]) for part in parts]).cpu()
+
+    return broken(x), broken(y)

@@ -1,0 +1,211 @@
+"""Slices through a study: maps over one controllable and one uncontrollable parameter.
+
+A parameter with finitely many values has a stripe for each of them, so that a map never
+shows what nobody can choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from torch import Tensor
+
+from botorch_res.optim.recommend import mean_function
+from botorch_res.optimizer import RobustOptimizer
+from botorch_res.plotting.figure import WORST_COLOR, WORST_LABEL, broken_at_jumps
+from botorch_res.study.parameters import Parameter
+from botorch_res.study.recommendation import StudyRecommendation, WorstCaseCurve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# The number of values along a range.
+_NUM_VALUES = 81
+# The largest number of slices, and of values with a tick each.
+_MAX_SLICES = 6
+_MAX_TICKS = 6
+# So many points are predicted jointly, to bound the memory.
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A grid over two parameters; the others are as recommended.
+
+    Attributes:
+        x: The controllable parameter.
+        theta: The uncontrollable parameter.
+        x_values: Its ``n_x`` values in their unit, increasing.
+        theta_values: Its ``n_theta`` values in their unit, increasing.
+        points: ``n_x * n_theta x d`` points in the domain's coordinates.
+        others: The values of the other parameters, in words.
+    """
+
+    x: Parameter
+    theta: Parameter
+    x_values: list[float]
+    theta_values: list[float]
+    points: Tensor
+    others: str
+
+    def mean(self, optimizer: RobustOptimizer) -> Tensor:
+        """The predicted values, ``n_x x n_theta``."""
+        model, unit = optimizer.fit()
+        return unit * self._evaluate(mean_function(model))
+
+    def standard_deviation(self, optimizer: RobustOptimizer) -> Tensor:
+        """The standard deviations of the predictions, ``n_x x n_theta``."""
+        model, unit = optimizer.fit()
+
+        def variance(points: Tensor) -> Tensor:
+            posterior: Any = model.posterior(points)
+            mixture = isinstance(posterior, GaussianMixturePosterior)
+            found: Tensor = (
+                posterior.mixture_variance if mixture else posterior.variance
+            )
+            return found.squeeze(-1)
+
+        return unit * self._evaluate(variance).clamp_min(0.0).sqrt()
+
+    def information_gain(self, optimizer: RobustOptimizer) -> Tensor:
+        """What a value would tell about the robust optimum, ``n_x x n_theta``."""
+        acqf = optimizer.acquisition()
+        return self._evaluate(lambda points: acqf(points.unsqueeze(-2)))
+
+    def draw_worst_theta(self, axes: Axes, curve: WorstCaseCurve) -> None:
+        """Draw the predicted worst theta of each x; the only theta is this one.
+
+        Args:
+            axes: The panel.
+            curve: The worst-case curve along this slice's controllable parameter.
+        """
+        from matplotlib.patheffects import withStroke
+
+        span = self.theta_values[-1] - self.theta_values[0]
+        axes.plot(
+            *broken_at_jumps(curve.x, curve.theta[:, 0], span),
+            color=WORST_COLOR,
+            lw=2,
+            clip_on=False,
+            path_effects=[withStroke(linewidth=4, foreground="white")],
+            label=WORST_LABEL,
+        )
+
+    def _evaluate(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Evaluate a function on the grid."""
+        with torch.no_grad():
+            parts = [
+                function(part).reshape(-1).cpu() for part in self.points.split(_CHUNK)
+            ]
+        return torch.cat(parts).reshape(len(self.x_values), len(self.theta_values))
+
+
+def make_slices(optimizer: RobustOptimizer, best: StudyRecommendation) -> list[Slice]:
+    """Choose the slices to draw.
+
+    Args:
+        optimizer: The study.
+        best: The recommendation, through which the slices go.
+
+    Returns:
+        The slices of all pairs; of many pairs those along which the prediction varies
+        most.
+    """
+    domain = optimizer.space.domain
+    slices = [
+        _make_slice(optimizer, best, i, j)
+        for i in domain.controllable
+        for j in domain.uncontrollable
+    ]
+    if len(slices) > _MAX_SLICES:
+        means = [one.mean(optimizer) for one in slices]
+        variation = torch.stack([mean.max() - mean.min() for mean in means])
+        kept = variation.topk(_MAX_SLICES).indices.sort().values
+        slices = [slices[k] for k in kept.tolist()]
+    return slices
+
+
+def draw_map(
+    figure: Figure, axes: Axes, one: Slice, values: Tensor, label: str, colours: str
+) -> None:
+    """Draw values over a slice in colours.
+
+    Args:
+        figure: The figure.
+        axes: Its panel.
+        one: The slice.
+        values: ``n_x x n_theta`` values.
+        label: What the values are.
+        colours: The name of a colour map.
+    """
+    mesh = axes.pcolormesh(
+        one.x_values,
+        one.theta_values,
+        values.mT,
+        shading="nearest",
+        cmap=colours,
+        rasterized=True,
+    )
+    figure.colorbar(mesh, ax=axes, label=label, fraction=0.05, pad=0.02)
+    axes.set(
+        xlabel=one.x.label(),
+        ylabel=one.theta.label(),
+        xscale="log" if one.x.log else "linear",
+        yscale="log" if one.theta.log else "linear",
+    )
+    if one.others:
+        axes.set_title(f"at {one.others}", fontsize="small")
+    for values_along, set_ticks in (
+        (one.x_values, axes.set_xticks),
+        (one.theta_values, axes.set_yticks),
+    ):
+        if len(values_along) <= _MAX_TICKS:
+            set_ticks(
+                values_along, [f"{value:g}" for value in values_along], minor=False
+            )
+            set_ticks([], minor=True)
+
+
+def _make_slice(
+    optimizer: RobustOptimizer, best: StudyRecommendation, i: int, j: int
+) -> Slice:
+    """The slice along two columns of the domain."""
+    space, domain = optimizer.space, optimizer.space.domain
+    along_x, along_theta = (_coordinates(optimizer, column) for column in (i, j))
+    centre = space.encode(best.x | best.theta)
+    points = centre.repeat(len(along_x), len(along_theta), 1)
+    points[..., i] = along_x.unsqueeze(-1)
+    points[..., j] = along_theta
+    x, theta = space.parameters[i], space.parameters[j]
+    return Slice(
+        x,
+        theta,
+        [x.decode(value) for value in along_x.tolist()],
+        [theta.decode(value) for value in along_theta.tolist()],
+        points.reshape(-1, domain.dim),
+        others=", ".join(
+            f"{p.name} = {p.decode(coordinate):.4g} {p.unit}".strip()
+            for p, coordinate in zip(space.parameters, centre.tolist(), strict=True)
+            if p not in (x, theta)
+        ),
+    )
+
+
+def _coordinates(optimizer: RobustOptimizer, column: int) -> Tensor:
+    """The coordinates along a column: all of its choices, or equidistant ones."""
+    domain = optimizer.space.domain
+    for columns, choices in (
+        (domain.controllable, domain.x_choices),
+        (domain.uncontrollable, domain.theta_choices),
+    ):
+        if column in columns and choices is not None:
+            return choices[:, list(columns).index(column)].unique()
+    lower, upper = domain.bounds[:, column]
+    steps = torch.linspace(0, 1, _NUM_VALUES, dtype=lower.dtype)
+    values: Tensor = torch.lerp(lower, upper, steps)
+    return values
