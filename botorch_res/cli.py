@@ -7,9 +7,11 @@ botorch-res show press.db
 
 # Without postponed evaluation of annotations: typer reads them, and is imported late.
 import shlex
+import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +19,8 @@ import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_res.optimizer import RobustOptimizer
-from botorch_res.strategies import available_strategies
 from botorch_res.plotting import plot_study
+from botorch_res.strategies import available_strategies
 from botorch_res.study.running import LostEvaluationsError, RepeatedFailureError
 from botorch_res.study.tasks import load_task
 
@@ -129,7 +131,10 @@ def build_app() -> Any:
             int | None, typer.Option(help="Makes the suggestions reproducible.")
         ] = None,
         processes: Annotated[
-            int, typer.Option(min=1, help="Evaluations at the same time.")
+            int,
+            typer.Option(
+                min=1, help="Evaluations at the same time, each in a process."
+            ),
         ] = 1,
     ) -> None:
         """Optimise a built-in problem or a function of your own.
@@ -151,7 +156,7 @@ def build_app() -> Any:
                 )
             show_recommendation(optimizer)
             if plot is not None:
-                plot_study(optimizer).savefig(plot)
+                plot_study(optimizer, task.problem).savefig(plot)
                 console.print(f"Picture in {escape(str(plot))}", highlight=False)
         except KeyboardInterrupt:
             kept = (
@@ -216,11 +221,18 @@ def build_app() -> Any:
             Path | None,
             typer.Option(help="The picture; beside the study if not given."),
         ] = None,
+        problem: Annotated[
+            str | None,
+            typer.Option(
+                help="The built-in problem of the study, to draw its true regret."
+            ),
+        ] = None,
     ) -> None:
-        """Draw a study: the model, the worst case and the progress."""
+        """Draw a study: prediction, information gain, worst case and progress."""
         try:
             path = study.with_suffix(".png") if output is None else output
-            plot_study(RobustOptimizer.open(study)).savefig(path)
+            truth = None if problem is None else load_task(problem, None).problem
+            plot_study(RobustOptimizer.open(study), truth).savefig(path)
         except (BotorchError, ImportError, ValueError) as error:
             raise fail(error) from error
         console.print(f"Picture in {escape(str(path))}", highlight=False)
@@ -229,8 +241,19 @@ def build_app() -> Any:
 
 
 def _executor(processes: int) -> Any:
-    """Processes, or nothing where one is enough."""
-    return nullcontext() if processes == 1 else ProcessPoolExecutor(processes)
+    """Processes, or nothing where one is enough.
+
+    They are spawned: a copy of a process with several threads, such as torch's, may
+    hang. On Ctrl-C they end at once, in silence; their trials are repeated later.
+    """
+    if processes == 1:
+        return nullcontext()
+    return ProcessPoolExecutor(
+        processes,
+        mp_context=get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def _current_best(optimizer: RobustOptimizer) -> str:

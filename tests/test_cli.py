@@ -1,6 +1,10 @@
+import os
 import shlex
+import signal
+import subprocess
 import sys
 import textwrap
+import time
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
@@ -9,6 +13,7 @@ from typer.testing import CliRunner
 
 from botorch_res import cli
 from botorch_res.optimizer import RobustOptimizer
+from botorch_res.plotting import plot_progress
 from botorch_res.study import tasks
 from botorch_res.test_functions import RobustBranin
 
@@ -26,13 +31,20 @@ unit = "kN"
 uncontrollable = true
 """
 PRESS = """
-import os
+import glob, os, time
 
 def simulate(friction, force):
     if os.path.exists("interrupt"):
         os.remove("interrupt")
         raise KeyboardInterrupt
     return 100 * friction - force / 100
+
+def slow(friction, force):
+    earlier = len(glob.glob("slow-*"))
+    with open(f"slow-{friction}", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(600 if earlier >= 3 else 0.5)
+    return simulate(friction, force)
 
 def broken(friction, force):
     raise ZeroDivisionError("no press")
@@ -84,10 +96,43 @@ class TestRun:
                 100 * trial.parameters["friction"] - trial.parameters["force"] / 100
             )
 
-    def test_several_processes(self):
+    def test_several_processes(self, folder):
+        """Ctrl-C ends them all at once, and the rest is done later."""
+        arguments = ("run", "press_module:slow", "--domain", "press.toml", *RANDOM)
+        arguments += ("--storage", "press.db", "--iterations", "6")
+        script = "from botorch_res.cli import main; main()"
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments, "--processes", "2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # a terminal's Ctrl-C reaches the whole group
+        )
+        deadline = time.monotonic() + 120
+        # The first evaluations are quick, the fourth and later ones are not.
+        while len(list(folder.glob("slow-*"))) < 5 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "Go on with the same command:" in output
+        assert "Traceback" not in output
+        trials = RobustOptimizer.open("press.db").trials
+        assert [t.state for t in trials] == ["complete"] * 3 + ["running"] * 2
+        workers = {path.read_text() for path in folder.glob("slow-*")}
+        assert len(workers) == 2
+        assert str(os.getpid()) not in workers
+        for path in folder.glob("slow-*"):
+            path.unlink()
+        assert call(*arguments).exit_code == 0
+        states = [t.state for t in RobustOptimizer.open("press.db").trials]
+        assert states == ["complete"] * 6
+
+    def test_processes_are_spawned(self):
         with cli._executor(2) as pool:
             assert isinstance(pool, ProcessPoolExecutor)
             assert pool._max_workers == 2
+            assert pool._mp_context.get_start_method() == "spawn"
         with cli._executor(1) as nothing:
             assert nothing is None
 
@@ -166,8 +211,25 @@ class TestShowAndPlot:
         call(*PRESS_RUN, "--storage", "press.db", "--iterations", "4")
         assert call("plot", "press.db").exit_code == 0
         assert (folder / "press.png").exists()
-        assert call("plot", "press.db", "--output", "other.pdf").exit_code == 0
-        assert (folder / "other.pdf").exists()
+
+    def test_plot_with_the_regret(self, folder, monkeypatch):
+        drawn = []
+
+        def spy(optimizer, problem=None):
+            drawn.append(problem)
+            return plot_progress(optimizer, problem)
+
+        monkeypatch.setattr(cli, "plot_study", spy)
+        call("run", "branin", "--iterations", "3", *RANDOM, "--storage", "b.db")
+        arguments = ("plot", "b.db", "--output", "b.pdf")
+        assert call(*arguments, "--problem", "branin").exit_code == 0
+        assert call(*arguments).exit_code == 0
+        assert isinstance(drawn[0], RobustBranin)
+        assert drawn[1] is None
+        assert (folder / "b.pdf").exists()
+        result = call(*arguments, "--problem", "eggholder")
+        assert result.exit_code == 1
+        assert "Expected a study of RobustEggholder" in " ".join(result.output.split())
 
 
 class TestHelp:

@@ -8,15 +8,11 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res import RobustDomain
-from botorch_res.models import DefaultGP, FixedGP
+from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.strategies import RobustEntropySearchStrategy, Strategy, base
 from botorch_res.study.parameters import Choice, Integer, ParameterSpace, Range
 
-# Where the search has converged, its points nearly coincide.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*softened by a pseudo-noise:botorch.exceptions.warnings.NumericsWarning"
-)
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 DOMAIN = RobustDomain(BOUNDS, [1])
 PARAMETERS = [
@@ -488,6 +484,40 @@ class TestModelCare:
         values = torch.tensor([t.value for t in optimizer.trials], dtype=torch.double)
         torch.testing.assert_close(found.observed, values)
         assert found.explained > 0.8
+
+    @pytest.mark.parametrize("strategy", ["res", "thompson"])
+    def test_average_over_hyperparameters(self, strategy):
+        """An ensemble of models as the factory, with its options stored nowhere."""
+        optimizer = RobustOptimizer(
+            DOMAIN,
+            maximize=False,
+            seed=0,
+            model=BayesianGP(num_samples=4, num_steps=20),
+            strategy=strategy,
+        )
+        told(optimizer, 8)
+        assert [t.origin for t in optimizer.trials[4:]] == [strategy] * 4
+        assert optimizer.fit()[0].batch_shape == (4,)
+        found = optimizer.recommend()
+        assert found.x["x1"] == pytest.approx(0.3, abs=0.15)
+        assert found.lower <= found.value <= found.upper
+        values = [t.value for t in optimizer.trials]
+        assert optimizer.leave_one_out().observed.tolist() == pytest.approx(values)
+        assert optimizer.acquisition()(BOUNDS[:1]).isfinite().all()
+        running = optimizer.ask(2)
+        assert running[0].point != running[1].point
+
+    def test_acquisition_is_what_the_next_suggestion_maximises(self):
+        optimizer = told(RobustOptimizer(DOMAIN, maximize=True, seed=0), 5, negative)
+        optimizer.fail(optimizer.ask(), "broke")
+        acqf = optimizer.acquisition()
+        assert acqf.X_pending.tolist() == [list(optimizer.trials[5].point)]
+        points = torch.cat(
+            [torch.tensor([optimizer.ask().point]).double(), DOMAIN.sample(256, seed=0)]
+        )
+        with torch.no_grad():
+            chosen, *others = acqf(points.unsqueeze(-2)).tolist()
+        assert chosen >= max(others) - 1e-3
 
     def test_strategy_options(self, monkeypatch):
         class Fixed(Strategy):

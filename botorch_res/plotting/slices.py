@@ -204,8 +204,8 @@ def _coordinates(optimizer: RobustOptimizer, column: int) -> Tensor:
         (domain.uncontrollable, domain.theta_choices),
     ):
         if column in columns and choices is not None:
-            return choices[:, list(columns).index(column)].unique()
+            values: Tensor = choices[:, list(columns).index(column)].unique()
+            return values
     lower, upper = domain.bounds[:, column]
     steps = torch.linspace(0, 1, _NUM_VALUES, dtype=lower.dtype)
-    values: Tensor = torch.lerp(lower, upper, steps)
-    return values
+    return torch.lerp(lower, upper, steps)

@@ -169,15 +169,16 @@ def _finished(figure: Figure) -> Figure:
         entries |= dict(zip(labels, handles, strict=True))
     in_a_row = 6 if figure.get_figwidth() > _WIDTH else 3
     rows = -(-len(entries) // in_a_row)
-    figure.legend(
-        list(entries.values()),
-        list(entries),
-        loc="outside upper center",
-        ncols=-(-len(entries) // rows),
-        markerscale=0.9,
-        columnspacing=1.5,
-        **LEGEND,
-    )
+    if entries:
+        figure.legend(
+            list(entries.values()),
+            list(entries),
+            loc="outside upper center",
+            ncols=-(-len(entries) // rows),
+            markerscale=0.9,
+            columnspacing=1.5,
+            **LEGEND,
+        )
     # The layout settles after a first pass.
     figure.draw_without_rendering()
     return figure

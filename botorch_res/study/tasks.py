@@ -33,11 +33,13 @@ class Task:
         function: The function.
         domain: Its domain.
         maximize: The direction.
+        problem: The built-in problem, whose robust optimum is known.
     """
 
     function: Callable[..., Any]
     domain: RobustDomain | ParameterSpace
     maximize: bool
+    problem: Any = None
 
 
 def built_in_problems() -> dict[str, type[Any]]:
@@ -99,7 +101,8 @@ def load_task(problem: str, domain_file: Path | None) -> Task:
         if domain_file is not None:
             raise InputDataError(f"The built-in problem {problem} has its own domain.")
         built_in = problems[problem.lower()]()
-        return Task(built_in, built_in.domain, not built_in.is_minimization_problem)
+        maximize = not built_in.is_minimization_problem
+        return Task(built_in, built_in.domain, maximize, built_in)
     if domain_file is None:
         raise InputDataError(
             f"The function {problem} needs a domain: --domain FILE.toml. "

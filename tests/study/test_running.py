@@ -29,6 +29,7 @@ from botorch_res.study.running import (
     RepeatedFailureError,
     process_identity,
 )
+from botorch_res.study.storage import Storage
 from tests.study import study_functions as functions
 
 PARAMETERS = [
@@ -240,7 +241,7 @@ class TestLostTrials:
         process = subprocess.Popen(command, cwd=Path(__file__).parents[1])
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
-            if path.exists() and len(make(path).trials) >= 5:
+            if path.exists() and len(Storage(path).trials()) >= 5:
                 break
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
