@@ -52,6 +52,7 @@ class DerivativeTable:
         self.cosine_table = torch.cat([amplitude, -amplitude * _outer(rates)], dim=-1)
         self.sine_table = -amplitude * rates
         self.centers = expansion.centers.unsqueeze(-3)
+        self.half_norms = -0.5 * self.centers.square().sum(dim=-1).unsqueeze(-2)
         weights = expansion.kernel_weights.unsqueeze(-1)
         center = slope * self.centers.index_select(-1, columns)
         products = [torch.ones_like(center[..., :1]), center, _outer(center)]
@@ -114,14 +115,17 @@ class DerivativeTable:
         """
         k = len(self.columns)
         table, smoothness = self.kernel_table, self.expansion.smoothness
-        distance = squared_distance(u, self.centers, smoothness)
-        k0, k1, k2 = radial_derivatives(distance, smoothness)
-        total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
         if math.isinf(smoothness):  # k0 = k2 = -k1: one product serves all
+            norms = 0.5 * u.square().sum(dim=-1, keepdim=True)
+            k2 = (u @ self.centers.mT + self.half_norms - norms).exp()
+            total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
             total0, total1, moment1 = total2, -total2, -moment2
         else:
+            distance = squared_distance(u, self.centers, smoothness)
+            k0, k1, k2 = radial_derivatives(distance, smoothness)
             total0 = k0 @ table[..., :1]
             total1, moment1 = (k1 @ table[..., : 1 + k]).split([1, k], dim=-1)
+            total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
         point = self.slope * u.index_select(-1, self.columns)
         mixed = point.unsqueeze(-1) * (moment2 - 0.5 * total2 * point).unsqueeze(-2)
         hessian = square.unflatten(-1, (k, k)) - mixed - mixed.mT
