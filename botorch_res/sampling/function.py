@@ -21,7 +21,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from torch import Tensor
 from torch.nn import Module
 
@@ -54,6 +54,8 @@ class BatchFunction(Module, ABC):
         sample_shape: The shape of the batch; empty for a single function.
         lengthscale: The distance, in each of the ``d`` columns, over which the
             functions change; ``None`` if it is not known.
+        is_analytic: Whether polynomials approximate the functions well over distances
+            of a lengthscale.
         dim: The number of columns ``d``; ``None`` if it is not known.
         width: ``d`` widths of the region of interest, for the size of differences;
             needed only by functions without second derivatives in autograd.
@@ -63,6 +65,7 @@ class BatchFunction(Module, ABC):
     dim: int | None = None
     width: Tensor
     lengthscale: Tensor | None = None
+    is_analytic: bool = False
 
     @abstractmethod
     def forward(self, z: Tensor) -> Tensor:
@@ -208,6 +211,7 @@ class CallableFunction(BatchFunction):
 
         Raises:
             BotorchTensorDimensionError: If the values have the wrong shape.
+            InputDataError: If they are not a tensor, or not finite.
         """
         super().__init__()
         self.function = function
@@ -215,14 +219,24 @@ class CallableFunction(BatchFunction):
         # More points than columns, so that the two cannot be mistaken for one another.
         probe = domain.sample(domain.dim + 1, seed=0)
         with torch.no_grad():
-            shape = function(probe).shape
-        if shape[-1:] != probe.shape[:1]:
+            values: object = function(probe)
+        if not isinstance(values, Tensor):
+            raise InputDataError(
+                f"Expected `function` to return a tensor, got {type(values).__name__}."
+            )
+        if values.shape[-1:] != probe.shape[:1]:
             raise BotorchTensorDimensionError(
                 f"Expected `function` to map points of shape {tuple(probe.shape)} to "
                 f"values of shape sample_shape x {probe.shape[0]}, got shape "
-                f"{tuple(shape)}."
+                f"{tuple(values.shape)}."
             )
-        self.sample_shape = shape[:-1]
+        finite = values.isfinite().reshape(-1, len(probe)).all(dim=0)
+        if not finite.all():
+            raise InputDataError(
+                "Expected `function` to be finite in the whole domain, but at "
+                f"{probe[~finite][0].tolist()} it is not."
+            )
+        self.sample_shape = values.shape[:-1]
 
     def forward(self, z: Tensor) -> Tensor:
         """Evaluate the callable.

@@ -1,8 +1,9 @@
 import math
+import re
 
 import pytest
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 from botorch_res.domain import RobustDomain
 from botorch_res.sampling import CallableFunction, as_batch_function, function
@@ -106,3 +107,17 @@ def test_values_of_the_wrong_shape(dim):
     message = rf"x {dim + 1}, got shape \({dim + 1}, {dim}\)"
     with pytest.raises(BotorchTensorDimensionError, match=message):
         CallableFunction(lambda z: z, RobustDomain(bounds, uncontrollable=[1]))
+
+
+def test_values_that_are_not_finite_numbers():
+    with pytest.raises(InputDataError, match="return a tensor, got list"):
+        CallableFunction(lambda z: z.sum(-1).tolist(), DOMAIN)
+    point = DOMAIN.sample(4, seed=0)[2]
+    for bad in (math.nan, math.inf):
+
+        def broken(z, bad=bad):
+            return torch.where((z == point).all(-1), bad, waves(z))
+
+        message = re.escape(f"in the whole domain, but at {point.tolist()} it is not")
+        with pytest.raises(InputDataError, match=message):
+            CallableFunction(broken, DOMAIN)
