@@ -1,23 +1,43 @@
 """Strategies: given data and a domain, propose the next points and recommend."""
 
+from botorch_res.strategies.analytic import (
+    ExpectedImprovementStrategy,
+    UpperConfidenceBoundStrategy,
+)
 from botorch_res.strategies.base import (
     Strategy,
     available_strategies,
     make_strategy,
     register_strategy,
 )
+from botorch_res.strategies.entropy_search import (
+    JointEntropySearchStrategy,
+    MaxValueEntropyStrategy,
+)
+from botorch_res.strategies.knowledge_gradient import KnowledgeGradientStrategy
+from botorch_res.strategies.non_robust import NonRobustStrategy
 from botorch_res.strategies.random import RandomStrategy
 from botorch_res.strategies.recommendation import Recommendation, WorstCaseBand
 from botorch_res.strategies.robust_entropy_search import RobustEntropySearchStrategy
+from botorch_res.strategies.stable_opt import StableOptStrategy
 from botorch_res.strategies.thompson import ThompsonStrategy
+from botorch_res.strategies.worst_case_improvement import WorstCaseImprovementStrategy
 
 __all__ = [
+    "ExpectedImprovementStrategy",
+    "JointEntropySearchStrategy",
+    "KnowledgeGradientStrategy",
+    "MaxValueEntropyStrategy",
+    "NonRobustStrategy",
     "RandomStrategy",
     "Recommendation",
     "RobustEntropySearchStrategy",
+    "StableOptStrategy",
     "Strategy",
     "ThompsonStrategy",
+    "UpperConfidenceBoundStrategy",
     "WorstCaseBand",
+    "WorstCaseImprovementStrategy",
     "available_strategies",
     "make_strategy",
     "register_strategy",

@@ -9,6 +9,11 @@ subclass with a ``propose`` of its own:
     ... class CornerStrategy(Strategy):
     ...     def propose(self, X, Y, Yvar=None, X_pending=None, n=1, seed=0):
     ...         return self.domain.bounds[:1].expand(n, -1)
+
+References:
+.. [Ginsbourger2010kriging]
+    D. Ginsbourger, R. Le Riche and L. Carraro. Kriging is well-suited to parallelize
+    optimization. Computational Intelligence in Expensive Optimization Problems, 2010.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models.fitting import DefaultGP, ModelFactory
+from botorch_res.optim.recommend import mean_function
 from botorch_res.strategies.recommendation import Recommendation, recommend
 
 _STRATEGIES: dict[str, type[Strategy]] = {}
@@ -87,7 +93,11 @@ class Strategy(ABC):
         """
 
     def recommend(
-        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        last_point: bool = False,
     ) -> Recommendation:
         """Recommend the robust optimum of the model's posterior mean.
 
@@ -95,12 +105,15 @@ class Strategy(ABC):
             X: A ``t x d`` tensor of evaluated points.
             Y: A ``t x 1`` tensor of their observed values.
             Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            last_point: Recommend the last of the evaluated points instead, by which
+                some studies judge a strategy.
 
         Returns:
             The recommendation.
         """
         model = self.fit(X, Y, Yvar)
-        return recommend(model, self.domain, self.maximize, seed=self.seed)
+        point = X[-1] if last_point else None
+        return recommend(model, self.domain, self.maximize, self.seed, point)
 
     def fit(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Model:
         """Fit the model, or return the last one if the data are still the same.
@@ -121,6 +134,33 @@ class Strategy(ABC):
         model = self.model_factory(X, Y, Yvar, self.domain.bounds, self.seed)
         self._last_fit = [tensor.clone() for tensor in data], model
         return model
+
+    def believe(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Take pending points for observations of the posterior mean.
+
+        This is the kriging believer [Ginsbourger2010kriging]_, for methods that know
+        nothing of pending points.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of points under way.
+
+        Returns:
+            All ``t + p`` points, values and noise variances; the noise of a pending
+            point is the average of the others.
+        """
+        if len(X_pending) == 0:
+            return X, Y, Yvar
+        model = self.fit(X, Y, Yvar)
+        with torch.no_grad():
+            mean = mean_function(model)(X_pending).reshape(-1, 1)
+        if Yvar is not None:
+            Yvar = torch.cat([Yvar, Yvar.mean().expand_as(mean)])
+        return torch.cat([X, X_pending]), torch.cat([Y, mean]), Yvar
 
 
 StrategyClass = TypeVar("StrategyClass", bound=type[Strategy])

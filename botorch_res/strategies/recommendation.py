@@ -55,8 +55,8 @@ class Recommendation:
 
     Attributes:
         x: The ``d_x`` controllable part.
-        theta: The ``d_theta`` predicted worst case there.
-        value: The predicted worst-case value.
+        theta: The ``d_theta`` predicted worst case there; of a given point its own.
+        value: The predicted ``f(x, theta)``.
         lower: The lower end of the 95 % interval of the worst-case value at ``x``.
         upper: The upper end.
         standard_deviation: The posterior standard deviation of ``f(x, theta)``.
@@ -71,29 +71,40 @@ class Recommendation:
 
 
 def recommend(
-    model: Model, domain: RobustDomain, maximize: bool, seed: int = 0
+    model: Model,
+    domain: RobustDomain,
+    maximize: bool,
+    seed: int = 0,
+    point: Tensor | None = None,
 ) -> Recommendation:
-    """Recommend the robust optimum of a model's posterior mean.
+    """Recommend the robust optimum of a model's posterior mean, or a given point.
 
     Args:
         model: A single-output model.
         domain: The domain.
         maximize: Whether the worst case is to be maximised.
         seed: The seed of the functions that give the interval.
+        point: The ``d`` point ``z`` to recommend, whatever the model says.
 
     Returns:
         The recommendation.
     """
-    optimum = recommend_robust_optimum(model, domain, maximize)
-    band = worst_case_band(model, domain, optimum.x.unsqueeze(0), maximize, seed)
+    if point is None:
+        x = recommend_robust_optimum(model, domain, maximize).x
+    else:
+        x, theta = domain.split(point)
+    band = worst_case_band(model, domain, x.unsqueeze(0), maximize, seed)
+    if point is None:
+        theta = band.theta[0]
     with torch.no_grad():
-        posterior: Any = model.posterior(domain.join(band.x, band.theta))
+        posterior: Any = model.posterior(domain.join(x, theta).unsqueeze(0))
         mixture = isinstance(posterior, GaussianMixturePosterior)
+        mean = posterior.mixture_mean if mixture else posterior.mean
         variance = posterior.mixture_variance if mixture else posterior.variance
     return Recommendation(
-        x=band.x[0],
-        theta=band.theta[0],
-        value=float(band.value),
+        x=x,
+        theta=theta,
+        value=float(mean),
         lower=float(band.lower),
         upper=float(band.upper),
         standard_deviation=float(variance.sqrt()),

@@ -12,6 +12,7 @@ from botorch_res.strategies import (
     make_strategy,
     register_strategy,
 )
+from tests.strategies.options import QUICK
 
 BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
 X_CHOICES = torch.tensor([[0.0], [5.0], [-5.0]], dtype=torch.double)
@@ -23,9 +24,10 @@ DOMAINS = [
     RobustDomain(BOUNDS, [1], x_choices=X_CHOICES, theta_choices=THETA_CHOICES),
 ]
 
-
-# Small numbers where a strategy has a choice: these tests are not about quality.
-QUICK = {"res": {"num_samples": 2, "num_restarts": 2, "raw_samples": 16}}
+# BoTorch draws from the joint posterior at many close points.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:A not p.d.:linear_operator.utils.warnings.NumericalWarning"
+)
 
 
 def data(domain, n=6):

@@ -1,0 +1,180 @@
+"""Max-value and joint entropy search, which are not robust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.joint_entropy_search import qJointEntropySearch
+from botorch.acquisition.max_value_entropy_search import qMaxValueEntropy
+from botorch.models import SingleTaskGP
+from botorch.utils.transforms import normalize, unnormalize
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.optim.ascent import ascend
+from botorch_res.sampling import BatchFunction, draw_fourier_samples
+from botorch_res.strategies.base import register_strategy
+from botorch_res.strategies.non_robust import NonRobustStrategy
+
+# The search for the maxima of sampled functions: starts for each, rounds of the ascent.
+NUM_STARTS = 4
+NUM_ROUNDS = 10
+
+
+@register_strategy("max_value_entropy")
+class MaxValueEntropyStrategy(NonRobustStrategy):
+    """Propose the point that tells most about the plain optimal value.
+
+    Attributes:
+        num_optima: The number of sampled optimal values.
+        num_y_samples: The number of imagined observations at a candidate.
+        num_points: The number of points on which optimal values are sampled.
+    """
+
+    batch_limit = 256
+
+    def __init__(
+        self,
+        domain: RobustDomain,
+        *,
+        num_optima: int = 100,
+        num_y_samples: int = 32,
+        num_points: int = 1024,
+        **kwargs: Any,
+    ) -> None:
+        """Build the strategy.
+
+        Args:
+            domain: The domain.
+            num_optima: The number of sampled optimal values.
+            num_y_samples: The number of imagined observations at a candidate.
+            num_points: The number of points on which optimal values are sampled.
+            **kwargs: Further arguments of ``NonRobustStrategy``.
+        """
+        super().__init__(domain, **kwargs)
+        self.num_optima = num_optima
+        self.num_y_samples = num_y_samples
+        self.num_points = num_points
+
+    def build(
+        self,
+        model: SingleTaskGP,
+        points: Tensor,
+        bounds: Tensor,
+        X_pending: Tensor | None,
+    ) -> AcquisitionFunction:
+        """Build the acquisition function.
+
+        Args:
+            model: The model.
+            points: Where optimal values are sampled.
+            bounds: Ignored.
+            X_pending: Pending points, whose observations are imagined.
+
+        Returns:
+            The acquisition function.
+        """
+        return qMaxValueEntropy(
+            model,
+            points,
+            num_mv_samples=self.num_optima,
+            num_y_samples=self.num_y_samples,
+            X_pending=X_pending,
+        )
+
+
+@register_strategy("joint_entropy_search")
+class JointEntropySearchStrategy(NonRobustStrategy):
+    """Propose the point that tells most about the plain optimum, place and value.
+
+    In BoTorch 0.18.1 ``qJointEntropySearch`` transforms the optimal inputs twice when
+    the model carries an input transform. It is therefore given unit-cube data, and a
+    model without transforms, so that it is compared at its best.
+
+    Attributes:
+        num_optima: The number of sampled optima.
+        num_points: The number of points from which the search for them starts.
+    """
+
+    batch_limit = 512
+
+    def __init__(
+        self,
+        domain: RobustDomain,
+        *,
+        num_optima: int = 64,
+        num_points: int = 1024,
+        **kwargs: Any,
+    ) -> None:
+        """Build the strategy.
+
+        Args:
+            domain: The domain.
+            num_optima: The number of sampled optima.
+            num_points: The number of points from which the search for them starts.
+            **kwargs: Further arguments of ``NonRobustStrategy``.
+        """
+        super().__init__(domain, **kwargs)
+        self.num_optima = num_optima
+        self.num_points = num_points
+
+    def build(
+        self,
+        model: SingleTaskGP,
+        points: Tensor,
+        bounds: Tensor,
+        X_pending: Tensor | None,
+    ) -> AcquisitionFunction:
+        """Build the acquisition function.
+
+        Args:
+            model: The model.
+            points: Where the search for sampled optima starts.
+            bounds: The bounds of the domain.
+            X_pending: Pending points, evaluated together with the candidate.
+
+        Returns:
+            The acquisition function.
+        """
+        seed = int(torch.randint(2**31, ()))
+        samples = draw_fourier_samples(model, self.num_optima, seed=seed)
+        movable = torch.ones_like(points[0], dtype=torch.bool)
+        if self.domain.x_is_finite:
+            movable[list(self.domain.controllable)] = False
+        if self.domain.theta_is_finite:
+            movable[list(self.domain.uncontrollable)] = False
+        inputs, outputs = sampled_maxima(samples, points, bounds, movable)
+        return qJointEntropySearch(model, inputs, outputs, X_pending=X_pending)
+
+
+def sampled_maxima(
+    samples: BatchFunction, points: Tensor, bounds: Tensor, movable: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Find the maxima of functions: the best of many points, improved by ascents.
+
+    Args:
+        samples: ``C`` functions.
+        points: ``n x d`` points.
+        bounds: ``2 x d`` bounds of the maxima.
+        movable: ``d`` booleans: the columns in which the maxima may leave the points.
+
+    Returns:
+        The ``C x d`` maxima and their ``C x 1`` values.
+    """
+
+    def each_its_own(u: Tensor) -> Tensor:
+        # From steps x functions x starts to functions x points of each, and back.
+        z = unnormalize(u.transpose(0, 1).flatten(1, 2), bounds)
+        values: Tensor = samples(z).unflatten(1, (len(u), -1))
+        return values.transpose(0, 1)
+
+    with torch.no_grad():
+        best = samples(points).topk(min(NUM_STARTS, len(points)), dim=-1)
+    starts = normalize(points[best.indices], bounds)
+    reached, values = ascend(each_its_own, starts, movable, NUM_ROUNDS)
+    top = values.argmax(dim=-1, keepdim=True)
+    maxima = reached.take_along_dim(top.unsqueeze(-1), dim=-2).squeeze(-2)
+    inputs: Tensor = unnormalize(maxima, bounds)
+    return inputs, values.take_along_dim(top, dim=-1)

@@ -1,0 +1,242 @@
+r"""What BoTorch's own acquisition functions do with a robust problem.
+
+The strategies built on this class look for the plain optimum over all of
+``z = (x, theta)``, as if ``theta`` were ours to choose: the largest value if the
+robust problem is one of maximisation, otherwise the smallest. They call BoTorch's
+classes, which always see the same simple model:
+
+- Inputs and outcomes are those of the model's own space, unit cube and order one for
+  the models of ``botorch_res.models``, and the model carries no transforms. In BoTorch
+  0.18.1 ``qJointEntropySearch`` transforms its optimal inputs twice,
+  ``qMaxValueEntropy`` takes transformed training inputs for points in the user's
+  units, and both bound variances by constants that suit outcomes of order one: without
+  transforms all three are harmless.
+- The outcomes are negated if the smallest value is wanted: BoTorch maximises.
+- The noise is fixed, to the inferred level if it was inferred, with which BoTorch
+  conditions exactly.
+- Of an ensemble, each member is a model of its own, and the acquisition function is
+  averaged, because ``qMaxValueEntropy`` and ``qJointEntropySearch`` take no ensembles.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import SingleTaskGP
+from botorch.utils.safe_math import logmeanexp
+from botorch.utils.sampling import manual_seed
+from gpytorch.means import ConstantMean, ZeroMean
+from torch import Tensor
+from torch.nn import ModuleList
+
+from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
+from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from botorch_res.strategies.base import Strategy
+
+
+class NonRobustStrategy(Strategy):
+    """Propose the maximum of one of BoTorch's acquisition functions.
+
+    Attributes:
+        num_restarts: The number of starting points of the local search.
+        raw_samples: The number of points from which these are selected.
+        batch_limit: The largest number of points that are evaluated at once.
+        num_points: The number of points that stand for the domain; fewer if it has
+            not so many.
+        supports_pending: Whether ``build`` knows what to do with pending points. If
+            not, they are taken for observations of the posterior mean.
+    """
+
+    batch_limit: int = 4096
+    num_points: int = 1
+    supports_pending: bool = True
+
+    def __init__(
+        self,
+        domain: RobustDomain,
+        *,
+        num_restarts: int = 8,
+        raw_samples: int = 256,
+        **kwargs: Any,
+    ) -> None:
+        """Build the strategy.
+
+        Args:
+            domain: The domain.
+            num_restarts: The number of starting points of the local search.
+            raw_samples: The number of points from which these are selected.
+            **kwargs: Further arguments of ``Strategy``.
+        """
+        super().__init__(domain, **kwargs)
+        self.num_restarts = num_restarts
+        self.raw_samples = raw_samples
+
+    @abstractmethod
+    def build(
+        self,
+        model: SingleTaskGP,
+        points: Tensor,
+        bounds: Tensor,
+        X_pending: Tensor | None,
+    ) -> AcquisitionFunction:
+        """Build BoTorch's acquisition function; everything is in the model's space.
+
+        Args:
+            model: A single model without transforms, whose maximum is looked for.
+            points: ``n x d`` points that stand for the domain.
+            bounds: ``2 x d`` bounds of the domain.
+            X_pending: ``p x d`` pending points, or ``None``.
+
+        Returns:
+            The acquisition function, of one candidate at a time.
+        """
+
+    def propose(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        n: int = 1,
+        seed: int = 0,
+    ) -> Tensor:
+        """Maximise the acquisition function, one point after the other.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of points under way.
+            n: The number of points.
+            seed: The seed of whatever the acquisition function draws, and of the
+                search.
+
+        Returns:
+            An ``n x d`` tensor.
+        """
+        pending = X[:0] if X_pending is None else X_pending
+        for _ in range(n):
+            # BoTorch's samplers take their seeds from the global generator.
+            with manual_seed(seed):
+                candidate, _ = optimize_robust_acqf(
+                    self.acquisition_function(X, Y, Yvar, pending, seed),
+                    self.domain,
+                    num_restarts=self.num_restarts,
+                    raw_samples=self.raw_samples,
+                    batch_limit=self.batch_limit,
+                    seed=seed,
+                )
+            pending = torch.cat([pending, candidate])
+        return pending[len(pending) - n :]
+
+    def acquisition_function(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor, seed: int
+    ) -> AcquisitionFunction:
+        """Build the acquisition function of points in the user's units.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of points under way, ``p`` possibly 0.
+            seed: The seed of the points that stand for the domain.
+
+        Returns:
+            The acquisition function.
+        """
+        if not self.supports_pending:
+            X, Y, Yvar = self.believe(X, Y, Yvar, X_pending)
+        view = ExactGPView(self.fit(X, Y, Yvar), not self.maximize, model_units=True)
+        points = view.transform_inputs(self._points(seed))
+        bounds = view.transform_inputs(self.domain.bounds)
+        pending = view.transform_inputs(X_pending) if len(X_pending) > 0 else None
+        return MemberAverage(
+            view,
+            [self.build(member, points, bounds, pending) for member in members(view)],
+        )
+
+    def _points(self, seed: int) -> Tensor:
+        """All points of a small finite domain, or a Sobol sequence in the domain."""
+        if self.domain.x_is_finite and self.domain.theta_is_finite:
+            pairs = self.domain.all_pairs().flatten(0, 1)
+            if len(pairs) <= self.num_points:
+                return pairs
+        return self.domain.sample(self.num_points, seed=seed)
+
+
+class MemberAverage(AcquisitionFunction):
+    """The average of acquisition functions that speak of the model's own space."""
+
+    def __init__(
+        self, view: ExactGPView, acquisition_functions: Sequence[AcquisitionFunction]
+    ) -> None:
+        """Take over the acquisition functions.
+
+        Args:
+            view: The way into the model's space.
+            acquisition_functions: One for each member of the model.
+        """
+        super().__init__(model=acquisition_functions[0].model)
+        self.view = view
+        self.acquisition_functions = ModuleList(acquisition_functions)
+        self._log = acquisition_functions[0]._log
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Evaluate the average; if the functions are logarithms, that of their values.
+
+        Args:
+            X: ``batch_shape x 1 x d`` points in the user's units.
+
+        Returns:
+            ``batch_shape`` values.
+        """
+        points = self.view.transform_inputs(X)
+        values = torch.stack([member(points) for member in self.acquisition_functions])
+        average: Tensor = logmeanexp(values, dim=0) if self._log else values.mean(dim=0)
+        return average
+
+
+def members(view: ExactGPView) -> list[SingleTaskGP]:
+    """The members of a model, each without transforms, in the model's own space.
+
+    Args:
+        view: A model with a constant prior mean, single or an ensemble.
+
+    Returns:
+        Models of the same process less its prior mean. A constant shifts no maximum.
+
+    Raises:
+        UnsupportedError: If the prior mean is not constant.
+    """
+    if type(view.mean_module) not in (ConstantMean, ZeroMean):
+        raise UnsupportedError(
+            "Expected a model with a ConstantMean or a ZeroMean, got "
+            f"{type(view.mean_module).__name__}."
+        )
+    kernel: Any = view.covar_module
+    if len(view.batch_shape) == 0:
+        return [_single(view.train_inputs, view.residual, view.noise, kernel)]
+    return [
+        _single(view.train_inputs[i], view.residual[i], view.noise[i], kernel[i])
+        for i in range(view.batch_shape.numel())
+    ]
+
+
+def _single(X: Tensor, y: Tensor, noise: Tensor, kernel: Any) -> SingleTaskGP:
+    """A model of ``t x d`` inputs and ``t`` outcomes with zero mean."""
+    model = SingleTaskGP(
+        X,
+        y.unsqueeze(-1),
+        noise.unsqueeze(-1),
+        mean_module=ZeroMean(),
+        covar_module=kernel,
+        outcome_transform=None,
+    )
+    model.eval().requires_grad_(False)
+    return model
