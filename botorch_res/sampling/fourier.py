@@ -4,14 +4,17 @@ A prior sample is a sum of ``F`` random Fourier features with normal weights; it
 frequencies come from BoTorch's ``gen_kernel_features``. Matheron's rule turns it into a
 sample of the posterior, by correcting it for its residual at the ``t`` observations:
 
-- ``method="matheron"`` corrects with the exact kernel. The conditional mean is exact
-  for any number of observations, and the variance does not starve as ``t`` nears ``F``.
+- ``method="matheron"`` corrects with the exact kernel. For any number of observations
+  the mean is exact given the frequencies, the covariance is exact on average over them,
+  and the variance does not starve as ``t`` nears ``F``.
 - ``method="weight"`` corrects with the features' own kernel, which is an exact sample
   of the Bayesian linear model with these features. Its evaluation does not depend on
   ``t``; it is right for ``t`` well below ``F``.
 
 Either takes ``O(t^3 + t F)``; the ``F x F`` matrix of the linear model never appears.
-Samples are of the noise-free function, in the user's units.
+Samples are of the noise-free function, in the user's units. All samples of a model have
+the same frequencies, so that their covariance for one seed has an error of its own,
+however many samples are drawn.
 
 References:
 .. [Wilson2020efficiently]
@@ -23,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import NamedTuple
 
 import torch
 from botorch.exceptions.errors import (
@@ -36,7 +40,6 @@ from botorch.models.transforms.input import (
     AffineInputTransform,
     ChainedInputTransform,
 )
-from botorch.sampling.pathwise import gen_kernel_features
 from gpytorch.means import ConstantMean, ZeroMean
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
@@ -46,6 +49,7 @@ from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.models.stationary_kernel import StationaryKernel
 from botorch_res.sampling.expansion import Expansion
+from botorch_res.sampling.frequencies import draw_frequencies
 from botorch_res.sampling.function import BatchFunction
 from botorch_res.sampling.grid import draw_grid_samples
 
@@ -80,7 +84,7 @@ def draw_fourier_samples(
         UnsupportedError: If the model, or its kernel, is not one of those above.
         InputDataError: If another argument has a wrong value.
     """
-    _check_arguments(num_samples, num_features, method)
+    _check_arguments(num_samples, num_features, method, seed)
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
     with _seeded(seed), torch.no_grad():
         dim = view.original_inputs.shape[-1]
@@ -218,11 +222,8 @@ def _draw(
         ``batch_shape x C`` functions.
     """
     inputs = view.train_inputs
-    kernel: Any = view.covar_module
-    frequencies = gen_kernel_features(
-        kernel, num_inputs=inputs.shape[-1], num_outputs=num_features
-    ).weight.expand(*view.batch_shape, num_features // 2, inputs.shape[-1])
-    amplitude = (2.0 * space.variance / num_features).sqrt()
+    frequencies, share = draw_frequencies(view, space.smoothness, num_features // 2)
+    amplitude = (space.variance * share.unsqueeze(-2)).sqrt().tile(2)
     phase = space.centers @ frequencies.mT
     features = amplitude * torch.cat([phase.cos(), phase.sin()], dim=-1)
     normal = torch.randn(
@@ -260,21 +261,30 @@ def _is_affine(transform: Module | None) -> bool:
     return transform is None or isinstance(transform, AffineInputTransform)
 
 
-def _check_arguments(num_samples: int, num_features: int, method: str) -> None:
+def _check_arguments(
+    num_samples: object, num_features: object, method: object, seed: object
+) -> None:
     """Raise on wrong arguments.
 
     Args:
         num_samples: The number of functions.
         num_features: The number of features.
         method: The method.
+        seed: The seed.
     """
-    if num_samples < 1:
+    if not isinstance(num_samples, Integral) or num_samples < 1:
         raise InputDataError(
-            f"Expected `num_samples` of at least 1, got {num_samples}."
+            f"Expected `num_samples` to be a whole number of at least 1, got "
+            f"{num_samples!r}."
         )
-    if num_features < 2 or num_features % 2:
+    if not isinstance(num_features, Integral) or num_features < 2 or num_features % 2:
         raise InputDataError(
-            f"Expected `num_features` to be a positive even number, got {num_features}."
+            "Expected `num_features` to be a positive even number, got "
+            f"{num_features!r}."
+        )
+    if not (seed is None or isinstance(seed, Integral)):
+        raise InputDataError(
+            f"Expected `seed` to be a whole number or None, got {seed!r}."
         )
     if method not in ("matheron", "weight"):
         raise InputDataError(

@@ -1,0 +1,96 @@
+r"""Frequencies of the Fourier features of a stationary kernel.
+
+By Bochner's theorem a stationary kernel is the mean of ``cos(w.(u - u'))`` over its
+spectral density ``p(w)``, and features with frequencies drawn from ``p`` have this
+kernel on average. What the observations leave open of a function, however, is made of
+its highest frequencies, and of those ``p`` yields few: after some dozens of
+observations the variance of posterior samples would rest on one or two features, and be
+far too low in most draws and far too high in a few.
+
+Therefore every other frequency is stretched by ``s = 1 + sqrt(2 / d)`` in ``d``
+dimensions, where the squared exponential's ``|w|^2`` is ``d`` with a relative standard
+deviation of ``sqrt(2 / d)``; twice as far beyond 1 for the Matern kernels, whose
+densities have heavy tails. The features of frequency ``w`` have the variance
+``p(w) / q(w)``, at most 2, where
+
+    q(w) = (p(w) + s^-d p(w / s)) / 2
+
+is the density of all frequencies together. The kernel remains exact on average (the
+balance heuristic), and a single draw is closer to it where it matters.
+
+References:
+.. [Rahimi2007random]
+    A. Rahimi and B. Recht. Random features for large-scale kernel machines. Advances in
+    Neural Information Processing Systems 20, 2007.
+.. [Veach1995optimally]
+    E. Veach and L. J. Guibas. Optimally combining sampling techniques for Monte Carlo
+    rendering. SIGGRAPH 1995.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from botorch.sampling.pathwise import gen_kernel_features
+from torch import Tensor
+
+from botorch_res.models import ExactGPView
+
+
+def draw_frequencies(
+    view: ExactGPView, smoothness: float, num_frequencies: int
+) -> tuple[Tensor, Tensor]:
+    """Draw frequencies, and the shares of the features that belong to them.
+
+    Args:
+        view: A model with a stationary kernel.
+        smoothness: Matern's ``nu``, infinite for the squared exponential.
+        num_frequencies: The number of frequencies, half of that of the features.
+
+    Returns:
+        ``batch_shape x num_frequencies x d`` angular frequencies in units of the
+        lengthscales, and ``batch_shape x num_frequencies`` shares of the prior's
+        variance, which are 1 in sum on average.
+    """
+    dim = view.train_inputs.shape[-1]
+    kernel: Any = view.covar_module
+    drawn = gen_kernel_features(
+        kernel, num_inputs=dim, num_outputs=2 * num_frequencies
+    ).weight.expand(*view.batch_shape, num_frequencies, dim)
+    tail = 1.0 if math.isinf(smoothness) else 2.0
+    stretch = 1.0 + tail * math.sqrt(2.0 / dim)
+    # Alternating points of a Sobol sequence lie on either side of the origin, which is
+    # the same to the features: the two halves are as evenly spread as can be.
+    stretched = torch.arange(num_frequencies, device=drawn.device) % 2 == 1
+    frequencies = torch.where(stretched.unsqueeze(-1), stretch * drawn, drawn)
+    square = frequencies.square().sum(dim=-1)
+    # q / p, with the stretched frequencies' share of an odd number.
+    share = (num_frequencies // 2) / num_frequencies
+    ratio = (
+        log_spectral_density(square / stretch**2, smoothness, dim)
+        - log_spectral_density(square, smoothness, dim)
+    ).exp()
+    proposal = (1.0 - share) + share * stretch**-dim * ratio
+    return frequencies, 1.0 / (num_frequencies * proposal)
+
+
+def log_spectral_density(square: Tensor, smoothness: float, dim: int) -> Tensor:
+    """Logarithm of the spectral density at unit lengthscale, up to a constant.
+
+    The density is the normal one for the squared exponential kernel, and Student's t
+    with ``2 nu`` degrees of freedom for a Matern kernel.
+
+    Args:
+        square: Squared norms of frequencies.
+        smoothness: Matern's ``nu``, infinite for the squared exponential.
+        dim: The dimension ``d`` of the frequencies.
+
+    Returns:
+        The logarithms, of the same shape.
+    """
+    if math.isinf(smoothness):
+        return -0.5 * square
+    degrees = 2.0 * smoothness
+    return -0.5 * (degrees + dim) * torch.log1p(square / degrees)

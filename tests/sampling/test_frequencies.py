@@ -1,0 +1,79 @@
+import math
+
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from gpytorch.kernels import MaternKernel, RBFKernel
+from scipy import stats
+
+from botorch_res.models import ExactGPView
+from botorch_res.sampling.frequencies import draw_frequencies
+
+SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
+
+
+def make_view(smoothness, dim, batch=()):
+    shape = torch.Size(batch)
+    kernel = (
+        RBFKernel(batch_shape=shape)
+        if math.isinf(smoothness)
+        else MaternKernel(smoothness, batch_shape=shape)
+    )
+    X = torch.rand(*batch, 3, dim, dtype=torch.double)
+    Y = torch.randn(*batch, 3, 1, dtype=torch.double)
+    return ExactGPView(
+        SingleTaskGP(X, Y, covar_module=kernel, outcome_transform=None).double()
+    )
+
+
+def spectrum(smoothness, dim):
+    """The spectral densities, from SciPy."""
+    if math.isinf(smoothness):
+        return stats.multivariate_normal(cov=torch.eye(dim).numpy())
+    return stats.multivariate_t(shape=torch.eye(dim).numpy(), df=2 * smoothness)
+
+
+@pytest.mark.parametrize("num", [1, 7, 8])
+@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_shares_are_the_ratio_of_densities(smoothness, dim, num):
+    frequencies, share = draw_frequencies(make_view(smoothness, dim), smoothness, num)
+    density = spectrum(smoothness, dim).pdf
+    stretch = 1 + (1 if math.isinf(smoothness) else 2) * math.sqrt(2 / dim)
+    points = frequencies.numpy()
+    stretched = num // 2
+    mixture = (num - stretched) * density(points)
+    mixture = mixture + stretched * density(points / stretch) / stretch**dim
+    expected = torch.as_tensor(density(points) / mixture).reshape(num)
+    torch.testing.assert_close(share, expected)
+    assert (share <= 2 / num + 1e-12).all()
+
+
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_the_kernel_is_exact_on_average(smoothness):
+    view = make_view(smoothness, 2, batch=(2000,))
+    frequencies, share = draw_frequencies(view, smoothness, 16)
+    assert share.shape == (2000, 16)
+    distance = torch.tensor([[0.0, 0.0], [0.3, 0.1], [1.0, -1.0], [4.0, 0.0]]).double()
+    kernel = (share.unsqueeze(-2) * (distance @ frequencies.mT).cos()).sum(-1)
+    scaled = view.stationary_kernel.lengthscale[0] * distance
+    exact = view.covar_module(scaled, torch.zeros_like(scaled[:1]))[0].to_dense()
+    error = kernel.mean(0) - exact.squeeze(-1)
+    assert (error.abs() < 5 * kernel.std(0) / math.sqrt(2000)).all()
+
+
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_frequencies_follow_the_mixture(smoothness):
+    """Every other frequency has the spectral density, the rest a wider one.
+
+    Signs do not matter, and alternate in a Sobol sequence.
+    """
+    view = make_view(smoothness, 2)
+    frequencies, _ = draw_frequencies(view, smoothness, 4000)
+    normal = math.isinf(smoothness)
+    marginal = stats.norm() if normal else stats.t(df=2 * smoothness)
+    stretch = 2.0 if normal else 3.0
+    for part in (frequencies[::2], frequencies[1::2] / stretch):
+        for column in part.abs().T:
+            folded = 2 * marginal.cdf(column.numpy()) - 1
+            assert stats.kstest(folded, "uniform").pvalue > 1e-4
