@@ -1,72 +1,58 @@
 """Accuracy and cost of function samples, their worst cases and their robust optima.
 
-Run one section, or several:
+Run everything (about half an hour), some sections, or a quick look at either:
 
-    OMP_NUM_THREADS=1 python -m benchmarks.samples statistics
-    OMP_NUM_THREADS=1 python -m benchmarks.samples worst_case --problems 32
-    OMP_NUM_THREADS=1 python -m benchmarks.samples robust_optimum --problems 32
-    OMP_NUM_THREADS=1 python -m benchmarks.samples effort cost
+    OMP_NUM_THREADS=1 python -m benchmarks.samples
+    OMP_NUM_THREADS=1 python -m benchmarks.samples statistics frequencies effort cost
+    OMP_NUM_THREADS=1 python -m benchmarks.samples robust_optimum --cases 2+2
+    OMP_NUM_THREADS=1 python -m benchmarks.samples --quick
 
 Every problem is a random GP posterior on the unit cube: lengthscales log-uniform from
 0.05 to 1 in each column, 1 to 100 observations (log-uniform), noise variance 1e-4,
 signal variance 1, and 16 samples of its posterior: 32 problems are 512 functions.
+Sections replace their older figures in ``benchmarks/results/samples.md``, unless they
+are quick or of a choice of cases.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 
-import numpy as np
 import torch
 from botorch.models import SingleTaskGP
-from botorch.sampling.pathwise import draw_matheron_paths
-from gpytorch.kernels import MaternKernel, RBFKernel
-from scipy.optimize import minimize
+from botorch.sampling.pathwise import (
+    draw_kernel_feature_paths,
+    draw_matheron_paths,
+)
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmarks.nested_search import NestedSearch
+from benchmarks.random_problems import (
+    NUM_SAMPLES,
+    random_model,
+    robust_case,
+    unit_domain,
+)
+from benchmarks.report import RESULTS, alternate, describe_run, keep_section
+from benchmarks.sample_moments import run_frequencies, run_statistics
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.sampling import Expansion, draw_fourier_samples
+from tests.operation_count import OperationCount
 from tests.optim.brute_force import maximum_over_theta, minimum_over_x
 
-NUM_SAMPLES = 16
+TITLE = """# Function samples, their worst cases and their robust optima
 
+    OMP_NUM_THREADS=1 python -m benchmarks.samples
 
-def random_model(dim: int, seed: int, kernel: str = "rbf", t: int | None = None):
-    """A GP with random lengthscales and data that follow it."""
-    generator = torch.Generator().manual_seed(seed)
-    uniform = torch.rand(1 + dim, generator=generator, dtype=torch.double)
-    t = round(100 ** uniform[0].item()) if t is None else t
-    X = torch.rand(t, dim, generator=generator, dtype=torch.double)
-    module = (
-        RBFKernel(ard_num_dims=dim)
-        if kernel == "rbf"
-        else MaternKernel(float(kernel), ard_num_dims=dim)
-    ).double()
-    module.lengthscale = 0.05 * 20.0 ** uniform[1:].unsqueeze(0)
-    with torch.no_grad():
-        covariance = module(X).to_dense() + 1e-4 * torch.eye(t, dtype=torch.double)
-        normal = torch.randn(t, 1, generator=generator, dtype=torch.double)
-        Y = torch.linalg.cholesky(covariance) @ normal
-    model = SingleTaskGP(
-        X, Y, torch.full_like(Y, 1e-4), covar_module=module, outcome_transform=None
-    )
-    model.mean_module.constant.data.zero_()
-    return model.eval()
-
-
-def unit_domain(x_dim: int, theta_dim: int, thetas: Tensor | None = None):
-    """The unit cube, the last columns uncontrollable."""
-    bounds = torch.zeros(2, x_dim + theta_dim, dtype=torch.double)
-    bounds[1] = 1.0
-    columns = range(x_dim, x_dim + theta_dim)
-    return RobustDomain(bounds, list(columns), theta_choices=thetas)
+Random GP posteriors on the unit cube: lengthscales log-uniform from 0.05 to 1, 1 to 100
+observations, noise variance 1e-4, signal variance 1, 16 samples of each. Milliseconds
+are medians of CPU time; compare the ratios, whose parts alternate.
+"""
 
 
 def posterior_deviation(model: SingleTaskGP, z: Tensor) -> Tensor:
@@ -76,62 +62,16 @@ def posterior_deviation(model: SingleTaskGP, z: Tensor) -> Tensor:
     return variance.sqrt().reshape(z.shape[:-1])
 
 
-# --- statistics ---------------------------------------------------------------------
-
-
-def run_statistics(num_seeds: int = 64) -> None:
-    """Mean and covariance of many samples against the exact posterior."""
-    print(
-        "| kernel | method | t | mean: rms z | mean: max z | cov: rms z | cov: max z |"
-        " data: max dev / sigma_n |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    for kernel, method, t in [
-        *(("rbf", "matheron", t) for t in (1, 10, 100, 500)),
-        *(("2.5", "matheron", t) for t in (1, 10, 100, 500)),
-        *(("rbf", "weight", t) for t in (1, 5, 10)),
-        *(("2.5", "weight", t) for t in (1, 5, 10)),
-    ]:
-        model = random_model(2, seed=t, kernel=kernel, t=t)
-        Z = torch.rand(
-            8, 2, generator=torch.Generator().manual_seed(7), dtype=torch.double
-        )
-        with torch.no_grad():
-            exact = model.posterior(Z)
-            mean = exact.mean.squeeze(-1)
-            covariance = exact.distribution.covariance_matrix
-        means, covariances, deviations = [], [], []
-        for seed in range(num_seeds):
-            samples = draw_fourier_samples(model, 64, method=method, seed=seed)
-            residual = samples(Z) - mean
-            means.append(residual.mean(0))
-            covariances.append(residual.mT @ residual / len(residual))
-            at_data = samples(model.train_inputs[0]) - model.train_targets
-            deviations.append(at_data.abs().max() / 1e-2)
-        scores = []
-        for draws, target in ((means, torch.zeros(8)), (covariances, covariance)):
-            stacked = torch.stack(draws)
-            error = stacked.std(0) / math.sqrt(num_seeds)
-            z = (stacked.mean(0) - target) / error
-            scores += [z.square().mean().sqrt().item(), z.abs().max().item()]
-        print(
-            f"| {kernel} | {method} | {t} | "
-            + " | ".join(f"{score:.2f}" for score in scores)
-            + f" | {torch.stack(deviations).max():.1f} |",
-            flush=True,
-        )
-
-
 # --- worst case ---------------------------------------------------------------------
 
 
-def run_worst_case(problems: int, num_points: int = 8) -> None:
+def run_worst_case(problems: int, num_points: int = 8) -> Iterator[str]:
     """Worst cases against brute force."""
-    print(
+    yield (
         "| kernel | d_theta | functions | cases | within 1e-6 sd | above brute force "
         "by more than 1e-9 sd and not a value of f | median CPU ms (b = 8, C = 16) |"
     )
-    print("|---|---|---|---|---|---|---|")
+    yield "|---|--:|--:|--:|--:|--:|--:|"
     for kernel, dim in [
         ("rbf", 1),
         ("rbf", 2),
@@ -161,11 +101,10 @@ def run_worst_case(problems: int, num_points: int = 8) -> None:
             hits += int((worst.value >= best - 1e-6 * deviation).sum())
             above += int(((worst.value > best + 1e-9 * deviation) & ~real).sum())
             cases += best.numel()
-        print(
+        yield (
             f"| {kernel} | {dim} | {problems * NUM_SAMPLES} | {cases} | "
             f"{100 * hits / cases:.2f} % | {above} | "
-            f"{1e3 * statistics.median(times):.1f} |",
-            flush=True,
+            f"{1e3 * statistics.median(times):.1f} |"
         )
 
 
@@ -191,19 +130,6 @@ def count_active(samples: Expansion, domain: RobustDomain, x: Tensor, value: Ten
     return int(kinks.sum()), int((boundary & ~kinks).sum())
 
 
-def robust_case(x_dim: int, theta_dim: int, finite: bool, seed: int):
-    """A random problem for the robust optimum."""
-    model = random_model(x_dim + theta_dim, seed)
-    samples = draw_fourier_samples(model, NUM_SAMPLES, seed=seed)
-    thetas = None
-    if finite:
-        generator = torch.Generator().manual_seed(seed)
-        thetas = torch.rand(
-            2 + seed % 19, theta_dim, generator=generator, dtype=torch.double
-        )
-    return samples, unit_domain(x_dim, theta_dim, thetas)
-
-
 ROBUST_CASES = {
     "1+1": (1, 1, False),
     "2+1": (2, 1, False),
@@ -215,13 +141,13 @@ ROBUST_CASES = {
 }
 
 
-def run_robust_optimum(problems: int, cases: list[str]) -> None:
+def run_robust_optimum(problems: int, cases: list[str]) -> Iterator[str]:
     """Robust optima against the best of three searches."""
-    print(
+    yield (
         "| d_x | d_theta | Theta | functions | within 1e-3 | within 1e-2 | worst gap | "
         "kinks | boundary | median CPU ms (C = 16) |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    yield "|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|"
     for x_dim, theta_dim, finite in (ROBUST_CASES[case] for case in cases):
         gaps, times, kinks, boundary = [], [], 0, 0
         for seed in range(problems):
@@ -250,19 +176,20 @@ def run_robust_optimum(problems: int, cases: list[str]) -> None:
             found = count_active(samples, domain, optimum.x, optimum.value)
             kinks, boundary = kinks + found[0], boundary + found[1]
         gap = torch.cat(gaps)
-        print(
+        yield (
             f"| {x_dim} | {theta_dim} | {'2-20 points' if finite else 'box'} | "
             f"{gap.numel()} | {100 * (gap <= 1e-3).double().mean():.2f} % | "
             f"{100 * (gap <= 1e-2).double().mean():.2f} % | {gap.max():.3f} | "
-            f"{kinks} | {boundary} | {1e3 * statistics.median(times):.0f} |",
-            flush=True,
+            f"{kinks} | {boundary} | {1e3 * statistics.median(times):.0f} |"
         )
 
 
-def run_effort(problems: int = 12) -> None:
+def run_effort(problems: int) -> Iterator[str]:
     """Accuracy against time."""
-    print("| d_x | d_theta | effort | within 1e-3 | median CPU ms (C = 16) |")
-    print("|---|---|---|---|---|")
+    yield "Shares of robust optima within 1e-3 of the best of all efforts."
+    yield ""
+    yield "| d_x | d_theta | effort | within 1e-3 | median CPU ms (C = 16) |"
+    yield "|--:|--:|--:|--:|--:|"
     for x_dim, theta_dim in ((1, 1), (2, 1), (2, 2)):
         values: dict[float, list[Tensor]] = {}
         times: dict[float, list[float]] = {}
@@ -278,167 +205,179 @@ def run_effort(problems: int = 12) -> None:
         best = torch.stack([torch.cat(v) for v in values.values()]).amin(0)
         for effort, parts in values.items():
             share = (torch.cat(parts) - best <= 1e-3).double().mean()
-            print(
+            yield (
                 f"| {x_dim} | {theta_dim} | {effort} | {100 * share:.2f} % | "
-                f"{1e3 * statistics.median(times[effort]):.0f} |",
-                flush=True,
+                f"{1e3 * statistics.median(times[effort]):.0f} |"
             )
 
 
 # --- cost ---------------------------------------------------------------------------
 
 
-class CountOperations(TorchDispatchMode):
-    """Counts the operations that reach a kernel; views are free."""
-
-    def __init__(self) -> None:
-        """Start at zero."""
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Count and go on."""
-        self.count += not func.is_view
-        return func(*args, **(kwargs or {}))
-
-
-def alternate(*functions: Callable[[], object], repeats: int) -> list[float]:
-    """Median CPU seconds of each function, measured in turns.
-
-    CPU time on one thread: a busy machine slows all of them down alike.
-    """
-    times: list[list[float]] = [[] for _ in functions]
-    for _ in range(repeats + 1):
-        for function, record in zip(functions, times, strict=True):
-            start = time.process_time()
-            function()
-            record.append(time.process_time() - start)
-    return [statistics.median(record[1:]) for record in times]
-
-
-class NestedSearch:
-    """The robust optimum of one sample by nested SciPy searches."""
-
-    def __init__(self, samples: Expansion, index: int) -> None:
-        """Copy the sample to NumPy."""
-        self.w = samples.frequencies.numpy()
-        self.r = samples.amplitudes[index].numpy()
-        self.e = samples.angles[index].numpy()
-        self.v = samples.kernel_weights[index].numpy()
-        self.u = samples.centers.numpy()
-        self.scale = samples.scale.numpy()[0]
-        self.shift = samples.shift.numpy()[0]
-        self.offset = samples.offset[index].item()
-
-    def negative(self, theta: np.ndarray, x: float) -> tuple[float, np.ndarray]:
-        """Minus the value, and minus its derivative by theta."""
-        u = np.array([x, theta[0]]) / self.scale - self.shift
-        phase = self.w @ u - self.e
-        difference = u - self.u
-        kernel = self.v * np.exp(-0.5 * (difference**2).sum(-1))
-        value = self.offset + self.r @ np.cos(phase) + kernel.sum()
-        slope = -(self.r * np.sin(phase)) @ self.w[:, 1] - kernel @ difference[:, 1]
-        return -value, np.array([-slope / self.scale[1]])
-
-    def worst(self, x: float) -> float:
-        """The worst case by multi-start L-BFGS-B."""
-        starts = np.linspace(0.0, 1.0, 12)
-        results = [
-            minimize(self.negative, [s], (x,), "L-BFGS-B", jac=True, bounds=[(0, 1)])
-            for s in starts
-        ]
-        return -min(result.fun for result in results)
-
-    def solve(self) -> float:
-        """The robust optimum by multi-start Nelder-Mead, which survives kinks."""
-        options = {"xatol": 1e-5, "fatol": 1e-5}
-        return min(
-            minimize(
-                lambda x: self.worst(float(x[0])),
-                [start],
-                method="Nelder-Mead",
-                bounds=[(0, 1)],
-                options=options,
-            ).fun
-            for start in np.linspace(0.05, 0.95, 8)
-        )
-
-
-def run_cost() -> None:
+def run_cost(quick: bool) -> Iterator[str]:
     """Ratios of times measured in turns, and numbers of operations."""
-    load = Path("/proc/loadavg")
-    if load.exists():
-        print(f"load average: {load.read_text().split()[:3]}")
     model = random_model(2, seed=3, t=30)
     samples = draw_fourier_samples(model, NUM_SAMPLES, num_features=512, seed=0)
     domain = unit_domain(1, 1)
+    yield "### Values on a set of thetas: b = 256, C = 16, M = 64, F = 512"
+    yield ""
+    yield from compare_paths(domain, 5 if quick else 25)
+    yield ""
+    yield "### Robust optima: d_x = 1, d_theta = 1, t = 30, C = 16"
+    yield ""
+    yield from compare_nested(samples, domain, 2 if quick else NUM_SAMPLES)
+    yield ""
+    yield "### Operations dispatched, without views"
+    yield ""
+    yield from count_operations(model, domain)
+
+
+def compare_paths(domain: RobustDomain, repeats: int) -> Iterator[str]:
+    """The table of values against BoTorch's paths at the same points."""
     thetas = domain.sample_theta(64, seed=0)
     x = domain.sample_x(256, seed=0)
     own = x.expand(NUM_SAMPLES, -1, -1).clone()
-    table = samples.theta_table(thetas, domain)
-    paths = draw_matheron_paths(model, torch.Size([NUM_SAMPLES]))
     pairs = domain.join(x.unsqueeze(-2), thetas).flatten(0, 1)
-
-    def evaluate_paths() -> Tensor:
+    yield (
+        "Milliseconds of `theta_table(...)(x)` with all samples at the same x, with "
+        "each sample at its own, with the making of the table, and of the result of "
+        "`draw_matheron_paths` (1024 features, BoTorch's choice; and 512)."
+    )
+    yield ""
+    yield (
+        "| kernel | t | common x | own x | made and used | paths | paths, F = 512 | "
+        "ratio | own x | made and used | F = 512 |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+    for kernel, t in (("rbf", 30), ("rbf", 100), ("2.5", 30)):
+        model = random_model(2, seed=3, kernel=kernel, t=t)
+        samples = draw_fourier_samples(model, NUM_SAMPLES, num_features=512, seed=0)
+        table = samples.theta_table(thetas, domain)
+        shape = torch.Size([NUM_SAMPLES])
+        paths = draw_matheron_paths(model, shape)
+        features = partial(draw_kernel_feature_paths, num_features=512)
+        small = draw_matheron_paths(model, shape, prior_sampler=features)
         with torch.no_grad():
-            return paths(pairs)
+            times = alternate(
+                partial(table, x),
+                partial(table, own),
+                lambda s=samples: s.theta_table(thetas, domain)(x),
+                partial(paths, pairs),
+                partial(small, pairs),
+                repeats=repeats,
+            )
+        common, each, made, theirs, smaller = times
+        yield (
+            f"| {kernel} | {t} | "
+            + " | ".join(f"{1e3 * value:.2f}" for value in times)
+            + f" | {theirs / common:.1f} | {theirs / each:.1f} | {theirs / made:.1f} | "
+            f"{smaller / common:.1f} |"
+        )
 
-    ours, each, theirs = alternate(
-        lambda: table(x), lambda: table(own), evaluate_paths, repeats=15
+
+def compare_nested(
+    samples: Expansion, domain: RobustDomain, num_functions: int
+) -> Iterator[str]:
+    """The robust optima of all samples against nested searches, one after another."""
+    efforts = ((4, 6), (8, 12))
+    values: list[list[float]] = [[] for _ in efforts]
+    times: list[list[float]] = [[] for _ in range(1 + len(efforts))]
+    for index in range(num_functions):
+        start = time.process_time()
+        ours = robust_optimum(samples, domain).value
+        times[0].append(time.process_time() - start)
+        for (outer, inner), found, record in zip(
+            efforts, values, times[1:], strict=True
+        ):
+            search = NestedSearch(samples, index, outer, inner)
+            start = time.process_time()
+            found.append(search.solve())
+            record.append(time.process_time() - start)
+    batch = statistics.median(times[0])
+    fine = minimum_over_x(samples, domain, limit=600, top=3, effort=1.5)[1]
+    best = fine.reshape(NUM_SAMPLES, -1).amin(-1)[:num_functions]
+    yield (
+        "A search is right if its value is within 1e-3 of a brute force search's; "
+        f"times are for {NUM_SAMPLES} functions."
     )
-    print("b = 256, C = 16, M = 64, F = 512, t = 30:")
-    print(f"  separable, common x     {1e3 * ours:8.2f} ms")
-    print(f"  separable, own x        {1e3 * each:8.2f} ms")
-    print(f"  draw_matheron_paths     {1e3 * theirs:8.2f} ms")
-    print(f"  ratio                   {theirs / ours:8.1f} (own x {theirs / each:.1f})")
+    yield ""
+    yield "| search | right | largest error | CPU ms | ratio |"
+    yield "|---|--:|--:|--:|--:|"
+    rows = [("`robust_optimum`", ours[:num_functions], batch)]
+    for (outer, inner), found, record in zip(efforts, values, times[1:], strict=True):
+        name = f"SciPy, {outer} starts for x and {inner} for theta"
+        rows.append(
+            (name, best.new_tensor(found), NUM_SAMPLES * statistics.mean(record))
+        )
+    for name, found, seconds in rows:
+        error = (found - best).abs()
+        yield (
+            f"| {name} | {int((error <= 1e-3).sum())} of {num_functions} | "
+            f"{error.max():.1e} | {1e3 * seconds:.0f} | {seconds / batch:.0f} |"
+        )
 
-    nested = NestedSearch(samples, 0)
-    results: list[float] = []
-    batch, scalar = alternate(
-        lambda: robust_optimum(samples, domain),
-        lambda: results.append(nested.solve()),
-        repeats=3,
-    )
-    value = robust_optimum(samples, domain).value[0].item()
-    print("robust optimum, 1 + 1 dimensions, C = 16:")
-    print(f"  robust_optimum          {1e3 * batch:8.1f} ms for all 16")
-    print(f"  nested SciPy            {1e3 * scalar:8.1f} ms for one of them")
-    print(f"  ratio                   {16 * scalar / batch:8.0f}")
-    print(f"  values                  {value:.6f} and {results[0]:.6f}")
 
-    print("operations dispatched, without views:")
-    for name, call in (
-        ("theta table", lambda s, x, m: s.theta_table(m, domain)(x)),
-        ("worst_case", lambda s, x, m: WorstCaseSolver(s, domain)(x)),
-        ("robust_optimum", lambda s, x, m: robust_optimum(s, domain, num_starts=4)),
-    ):
+def count_operations(model: SingleTaskGP, domain: RobustDomain) -> Iterator[str]:
+    """Numbers of operations for small and large batches."""
+    columns = torch.tensor(domain.uncontrollable)
+    sizes = ((4, 8, 16), (16, 64, 64), (64, 256, 128))
+    calls: dict[str, Callable[[Expansion, Tensor, Tensor], object]] = {
+        "draw_fourier_samples": lambda s, x, m: draw_fourier_samples(
+            model, s.num_samples, seed=0
+        ),
+        "values": lambda s, x, m: s(domain.join(x, m[:1])),
+        "derivatives": lambda s, x, m: s.derivatives(
+            domain.join(x, m[:1]).expand(s.num_samples, -1, -1), columns
+        ),
+        "theta_table": lambda s, x, m: s.theta_table(m, domain)(x),
+        "worst_case": lambda s, x, m: WorstCaseSolver(s, domain)(x),
+        "robust_optimum": lambda s, x, m: robust_optimum(s, domain),
+    }
+    names = [f"C = {c}, b = {b}, M = {m}" for c, b, m in sizes]
+    yield f"| | {' | '.join(names)} |"
+    yield "|---|--:|--:|--:|"
+    for name, call in calls.items():
         counts = []
-        for num_samples, b, m in ((4, 8, 16), (16, 64, 64), (64, 256, 128)):
+        for num_samples, b, m in sizes:
             drawn = draw_fourier_samples(model, num_samples, seed=0)
-            with CountOperations() as counter:
+            with OperationCount() as counter:
                 call(drawn, domain.sample_x(b, seed=0), domain.sample_theta(m, seed=0))
-            counts.append(counter.count)
-        print(f"  {name:22s}  {counts} for (C, b, M) = (4, 8, 16), (16, 64, 64), ...")
+            counts.append(str(counter.without_views))
+        yield f"| `{name}` | {' | '.join(counts)} |"
 
 
 def main() -> None:
     """Run the sections named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    sections = ["statistics", "worst_case", "robust_optimum", "effort", "cost"]
-    parser.add_argument("sections", nargs="+", choices=sections)
-    parser.add_argument("--problems", type=int, default=32)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("sections", nargs="*", metavar="section")
+    parser.add_argument("--quick", action="store_true", help="few problems, no file")
+    parser.add_argument("--problems", type=int, help="problems of each setting")
     names = list(ROBUST_CASES)
     parser.add_argument("--cases", nargs="+", choices=names, default=names)
     arguments = parser.parse_args()
+    quick = arguments.quick
+    problems = arguments.problems or (1 if quick else 32)
+    runs: dict[str, Callable[[], Iterator[str]]] = {
+        "statistics": lambda: run_statistics(quick),
+        "frequencies": lambda: run_frequencies(quick),
+        "worst_case": lambda: run_worst_case(problems),
+        "robust_optimum": lambda: run_robust_optimum(problems, arguments.cases),
+        "effort": lambda: run_effort(max(1, problems * 3 // 8)),
+        "cost": lambda: run_cost(quick),
+    }
+    unknown = set(arguments.sections) - set(runs)
+    if unknown:
+        parser.error(f"expected sections among {list(runs)}, got {sorted(unknown)}")
     torch.set_num_threads(1)
-    for section in arguments.sections:
-        print(f"## {section}")
-        if section == "worst_case":
-            run_worst_case(arguments.problems)
-        elif section == "robust_optimum":
-            run_robust_optimum(arguments.problems, arguments.cases)
-        else:
-            globals()[f"run_{section}"]()
+    for section in arguments.sections or runs:
+        print(f"## {section}\n", flush=True)
+        lines = [describe_run(), ""]
+        for line in runs[section]():
+            lines.append(line)
+            print(line, flush=True)
+        if not quick and arguments.cases == names:
+            keep_section(RESULTS / "samples.md", TITLE, section, "\n".join(lines))
+        print(flush=True)
 
 
 if __name__ == "__main__":
