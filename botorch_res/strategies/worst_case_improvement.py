@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.objective import LinearMCObjective
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.acquisition.risk_measures import WorstCase
 from botorch.models.model import Model
 from botorch.models.transforms.input import (
@@ -161,13 +161,16 @@ class WorstCaseImprovement(AcquisitionFunction):
         """
         super().__init__(model=model)
         self.domain = domain
-        sign = X.new_tensor([1.0 if maximize else -1.0])
+        # BoTorch maximises. Negating the posterior, and not its samples, makes
+        # minimising the mirror image of maximising to the last draw.
+        negate = ScalarizedPosteriorTransform(-torch.ones_like(X[0, :1]))
         self.improvement = qLogNoisyExpectedImprovement(
             append_thetas(model, domain, thetas),
             # Repeated x would be perfectly correlated.
             X_baseline=domain.split(X)[0].unique(dim=0),
             sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
-            objective=WorstCase(len(thetas), LinearMCObjective(sign)),
+            objective=WorstCase(len(thetas)),
+            posterior_transform=None if maximize else negate,
         )
         self.set_X_pending(X_pending)
 

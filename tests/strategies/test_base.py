@@ -30,6 +30,10 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+# The fit is not what most of these tests are about.
+CHEAP = FixedGP(0.3, standardize=True)
+
+
 def data(domain, n=6):
     X = domain.sample(n, seed=0)
     return X, (X / 5).sin().sum(-1, keepdim=True)
@@ -38,16 +42,17 @@ def data(domain, n=6):
 @pytest.mark.parametrize("name", available_strategies())
 @pytest.mark.parametrize("domain", DOMAINS)
 class TestEveryStrategy:
-    @pytest.mark.parametrize("maximize", [True, False])
-    def test_proposes_points_of_the_domain(self, name, domain, maximize):
+    def test_proposes_points_of_the_domain(self, name, domain):
         X, Y = data(domain)
-        strategy = make_strategy(name, domain, maximize=maximize, **QUICK.get(name, {}))
-        for n in (1, 2):
-            proposed = strategy.propose(X, Y, X_pending=X[:2] + 0.1, n=n, seed=4)
-            assert proposed.shape == (n, 2)
-            x, theta = domain.split(proposed)
-            assert domain.contains_x(x).all()
-            assert domain.contains_theta(theta).all()
+        maximize = domain.x_is_finite
+        strategy = make_strategy(
+            name, domain, maximize=maximize, model_factory=CHEAP, **QUICK.get(name, {})
+        )
+        proposed = strategy.propose(X, Y, X_pending=X[:2] + 0.1, n=2, seed=4)
+        assert proposed.shape == (2, 2)
+        x, theta = domain.split(proposed)
+        assert domain.contains_x(x).all()
+        assert domain.contains_theta(theta).all()
         recommendation = strategy.recommend(X, Y)
         assert domain.contains_x(recommendation.x)
         assert domain.contains_theta(recommendation.theta)
@@ -55,13 +60,12 @@ class TestEveryStrategy:
     def test_repeats_itself(self, name, domain):
         X, Y = data(domain)
         state = torch.random.get_rng_state()
-        used = make_strategy(name, domain, maximize=True, seed=3, **QUICK.get(name, {}))
-        used.propose(X[:3], Y[:3], n=2, seed=1)
-        fresh = make_strategy(
-            name, domain, maximize=True, seed=3, **QUICK.get(name, {})
-        )
-        first = used.propose(X, Y, n=2, seed=7)
-        assert torch.equal(first, fresh.propose(X, Y, n=2, seed=7))
+        options = {"model_factory": CHEAP, "seed": 3, **QUICK.get(name, {})}
+        used = make_strategy(name, domain, maximize=True, **options)
+        used.propose(X[:3], Y[:3], seed=1)
+        fresh = make_strategy(name, domain, maximize=True, **options)
+        first = used.propose(X, Y, seed=7)
+        assert torch.equal(first, fresh.propose(X, Y, seed=7))
         assert torch.equal(state, torch.random.get_rng_state())
 
     def test_one_observation(self, name, domain):
@@ -116,9 +120,47 @@ class TestFit:
         assert RandomStrategy(DOMAINS[0], maximize=True).model_factory == DefaultGP()
 
 
+class TestBelieve:
+    def test_pending_points_are_observations_of_the_mean(self):
+        X, Y = data(DOMAINS[0])
+        strategy = RandomStrategy(DOMAINS[0], maximize=False, model_factory=CHEAP)
+        Yvar = torch.rand_like(Y)
+        pending = DOMAINS[0].sample(2, seed=7)
+        all_X, all_Y, all_Yvar = strategy.believe(X, Y, Yvar, pending)
+        mean = strategy.fit(X, Y, Yvar).posterior(pending).mean
+        torch.testing.assert_close(all_X, torch.cat([X, pending]))
+        torch.testing.assert_close(all_Y, torch.cat([Y, mean]))
+        torch.testing.assert_close(all_Yvar[-2:], Yvar.mean().expand(2, 1))
+        assert strategy.believe(X, Y, None, pending)[2] is None
+        assert strategy.believe(X, Y, Yvar, pending[:0]) == (X, Y, Yvar)
+
+
+class TestRecommendLastPoint:
+    @pytest.mark.parametrize("factory", [CHEAP, BayesianGP(3, 5)])
+    def test_is_the_last_point(self, factory):
+        X, Y = data(DOMAINS[1])
+        strategy = RandomStrategy(DOMAINS[1], maximize=False, model_factory=factory)
+        last = strategy.recommend(X, Y, last_point=True)
+        assert torch.equal(DOMAINS[1].join(last.x, last.theta), X[-1])
+        assert last.value == pytest.approx(float(Y[-1]), abs=0.1)
+        assert last.lower <= last.upper
+        assert not torch.equal(strategy.recommend(X, Y).x, last.x)
+
+
 class TestRegistry:
     def test_names(self):
-        assert {"random", "thompson"} <= set(available_strategies())
+        assert available_strategies() == [
+            "expected_improvement",
+            "joint_entropy_search",
+            "knowledge_gradient",
+            "max_value_entropy",
+            "random",
+            "res",
+            "stable_opt",
+            "thompson",
+            "upper_confidence_bound",
+            "worst_case_nei",
+        ]
         assert isinstance(
             make_strategy("random", DOMAINS[0], maximize=False), RandomStrategy
         )

@@ -1,0 +1,83 @@
+"""Ten iterations from one observation, every strategy and every problem.
+
+All pairs of the two are run by ``python -m benchmarks.smoke``.
+"""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from botorch_res.models import BayesianGP
+from botorch_res.strategies import available_strategies
+from tests.strategies.ten_iterations import (
+    ITERATIONS,
+    PROBLEMS,
+    check,
+    quick_strategy,
+    run,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:A not p.d.:linear_operator.utils.warnings.NumericalWarning"
+)
+
+PAIRS = [
+    (name, list(PROBLEMS)[i % len(PROBLEMS)])
+    for i, name in enumerate(available_strategies())
+]
+
+
+@pytest.mark.parametrize(("name", "problem"), PAIRS)
+def test_ten_iterations(name, problem):
+    strategy = quick_strategy(name, PROBLEMS[problem])
+    X, Y = run(strategy, PROBLEMS[problem])
+    assert len(X) == ITERATIONS + 1
+    check(strategy, X, Y)
+
+
+# Robust methods have to be better than chance where ten evaluations can tell anything.
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("res", "deep_drawing"),
+        ("stable_opt", "sinus_linear"),
+        ("thompson", "deep_drawing"),
+        ("worst_case_nei", "sinus_linear"),
+    ],
+)
+def test_better_than_chance(name, problem):
+    problem = PROBLEMS[problem]
+    strategy = quick_strategy(name, problem)
+    X, Y = run(strategy, problem)
+    x = strategy.recommend(X, Y).x
+    chance = problem.worst_case_value(strategy.domain.sample_x(256, seed=0)).median()
+    assert problem.worst_case_value(x) <= chance
+
+
+class TestFullyBayesianProtocol:
+    """Robot pushing: an ensemble, with new hyperparameters every tenth observation."""
+
+    FACTORY = BayesianGP(num_samples=2, num_steps=3, refresh=10)
+
+    @pytest.mark.parametrize("name", available_strategies())
+    def test_every_strategy(self, name):
+        problem = PROBLEMS["robot_pushing"]
+        strategy = quick_strategy(name, problem, self.FACTORY)
+        X, Y = run(strategy, problem, num_initial=2, iterations=2)
+        check(strategy, X, Y, iterations=2)
+
+    def test_hyperparameters_are_kept_and_refreshed(self):
+        problem = PROBLEMS["robot_pushing"]
+        strategy = quick_strategy("upper_confidence_bound", problem, self.FACTORY)
+        X, Y = run(strategy, problem, num_initial=8, iterations=13)
+        scales = {
+            n: strategy.fit(X[:n], Y[:n]).covar_module.base_kernel.lengthscale
+            for n in range(8, 22)
+        }
+        changes = [
+            after
+            for before, after in pairwise(scales)
+            if not torch.equal(scales[before], scales[after])
+        ]
+        assert changes == [10, 20]
