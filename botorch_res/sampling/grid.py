@@ -160,14 +160,19 @@ def describe_kernel(kernel: Module) -> str:
         kernel: A GPyTorch kernel.
 
     Returns:
-        For example ``ScaleKernel(PeriodicKernel)``.
+        For example ``ScaleKernel(PeriodicKernel)``; with the columns, if it sees some
+        of them only.
     """
     inner = [
         describe_kernel(child)
         for child in (*kernel.children(), *getattr(kernel, "kernels", []))
         if isinstance(child, Kernel)
     ]
-    return type(kernel).__name__ + (f"({', '.join(inner)})" if inner else "")
+    name = type(kernel).__name__
+    if inner:
+        return f"{name}({', '.join(inner)})"
+    columns: Tensor | None = getattr(kernel, "active_dims", None)
+    return name if columns is None else f"{name} of the columns {columns.tolist()}"
 
 
 def _find(part: str, points: Tensor, domain: RobustDomain) -> Tensor:

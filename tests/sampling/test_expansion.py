@@ -159,3 +159,26 @@ def test_wrong_shapes(shape):
     f = random_expansion()
     with pytest.raises(BotorchTensorDimensionError, match=r"\(4,\) x n x d with d = 3"):
         f.scaled(torch.rand(shape, dtype=torch.double))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("smoothness", SMOOTHNESS)
+def test_points_that_are_not_finite_spoil_no_others(smoothness, bad):
+    f = random_expansion(smoothness=smoothness)
+    z = torch.rand(5, 3, dtype=torch.double)
+    expected = f(z)
+    z[2, 1] = bad
+    for values in (f(z), f(z.expand(4, 5, 3))):
+        assert values[:, 2].isnan().all()
+        torch.testing.assert_close(values[:, [0, 1, 3, 4]], expected[:, [0, 1, 3, 4]])
+
+
+def test_tables_of_a_domain_with_other_columns():
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+    thetas = torch.rand(3, 1, dtype=torch.double)
+    with pytest.raises(
+        BotorchTensorDimensionError, match=r"with d = 3, got shape \(3, 2"
+    ):
+        random_expansion().theta_table(thetas, RobustDomain(bounds, [1]))
+    with pytest.raises(BotorchTensorDimensionError, match=r"`theta` of shape .* x 2"):
+        random_expansion().theta_table(thetas, DOMAIN)

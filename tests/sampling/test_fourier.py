@@ -316,6 +316,9 @@ def test_kernels_without_features():
     total = make_model(kernel=RBFKernel() + MaternKernel())
     with pytest.raises(UnsupportedError, match=r"AdditiveKernel\(RBFKernel, Matern"):
         draw_fourier_samples(total, 2)
+    partial = make_model(kernel=ScaleKernel(RBFKernel(active_dims=[0])))
+    with pytest.raises(UnsupportedError, match=r"RBFKernel of the columns \[0\]\) has"):
+        draw_fourier_samples(partial, 2)
 
 
 @pytest.mark.parametrize(
@@ -350,6 +353,8 @@ def test_unsupported_models():
     several = SingleTaskGP(X, torch.rand(4, 2, dtype=torch.double))
     with pytest.raises(UnsupportedError, match="single-output"):
         draw_fourier_samples(several, 2)
+    with pytest.raises(InputDataError, match="training data, but SingleTaskGP has non"):
+        draw_fourier_samples(make_model(t=0), 2)
     broken = make_model()
     broken.train_targets[0] = math.nan
     with pytest.raises(InputDataError, match="finite train_targets"):
