@@ -1,4 +1,19 @@
-"""Strategies: given data and a domain, propose the next points and recommend."""
+"""Strategies: given data and a domain, propose the next points and recommend.
+
+``make_strategy`` builds them by name. Those that look for the robust optimum:
+
+- ``"res"``: Robust Entropy Search.
+- ``"stable_opt"``: optimistic ``x``, pessimistic ``theta``; ``sqrt_beta`` is 2 unless
+  told otherwise.
+- ``"thompson"``: the robust optimum of a function drawn from the posterior.
+- ``"worst_case_nei"``: expected improvement of the worst case, by BoTorch's risk
+  measures.
+
+Those that look for the plain optimum over all of ``z``, with BoTorch's own acquisition
+functions, to compare with: ``"expected_improvement"``, ``"upper_confidence_bound"``,
+``"max_value_entropy"``, ``"knowledge_gradient"``, ``"joint_entropy_search"``. And
+``"random"``, which looks for nothing.
+"""
 
 from botorch_res.strategies.analytic import (
     ExpectedImprovementStrategy,

@@ -70,7 +70,7 @@ class TestFullyBayesianProtocol:
     def test_hyperparameters_are_kept_and_refreshed(self):
         problem = PROBLEMS["robot_pushing"]
         strategy = quick_strategy("upper_confidence_bound", problem, self.FACTORY)
-        X, Y = run(strategy, problem, num_initial=8, iterations=13)
+        X, Y = run(strategy, problem, num_initial=18, iterations=3)
         scales = {
             n: strategy.fit(X[:n], Y[:n]).covar_module.base_kernel.lengthscale
             for n in range(8, 22)
