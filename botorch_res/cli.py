@@ -20,6 +20,7 @@ from botorch.exceptions.errors import BotorchError
 
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import plot_study
+from botorch_res.plotting.figure import check_picture
 from botorch_res.strategies import available_strategies
 from botorch_res.study.running import LostEvaluationsError, RepeatedFailureError
 from botorch_res.study.tasks import load_task
@@ -80,6 +81,7 @@ def build_app() -> Any:
         The typer application.
     """
     import typer
+    from rich import box
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -100,7 +102,8 @@ def build_app() -> Any:
     def show_recommendation(optimizer: RobustOptimizer) -> None:
         direction = "largest" if optimizer.maximize else "smallest"
         console.print(f"Recommendation, for the {direction} worst case:")
-        console.print(f"  {escape(str(optimizer.recommend()))}", highlight=False)
+        text = escape(str(optimizer.recommend()))
+        console.print(f"  {text}", highlight=False, soft_wrap=True)
 
     @app.command()
     def run(
@@ -142,6 +145,8 @@ def build_app() -> Any:
         The same command continues an interrupted study.
         """
         try:
+            if plot is not None:
+                check_picture(plot)
             task = load_task(problem, domain)
             optimizer = RobustOptimizer(
                 task.domain,
@@ -171,6 +176,7 @@ def build_app() -> Any:
             BotorchError,
             ImportError,
             LostEvaluationsError,
+            OSError,
             RepeatedFailureError,
             TypeError,
             ValueError,
@@ -191,12 +197,14 @@ def build_app() -> Any:
         try:
             optimizer = RobustOptimizer.open(study)
             trials = optimizer.trials
-            table = Table()
+            rows = trials.rows()
             labels = {p.name: p.label() for p in optimizer.space.parameters}
-            names = ["number", "state", *labels, "value", "noise", "origin", "reason"]
+            names = ["number", "state", *labels, "value", "origin"]
+            names += [k for k in ("noise", "reason") if any(row[k] for row in rows)]
+            table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
             for name in names:
-                table.add_column(escape(labels.get(name, name)))
-            for row in trials.rows():
+                table.add_column(escape(labels.get(name, name)), overflow="fold")
+            for row in rows:
                 table.add_row(*(escape(_cell(row[name])) for name in names))
             console.print(table)
             if any(trial.state == "complete" for trial in trials):
@@ -211,7 +219,7 @@ def build_app() -> Any:
                     )
             if csv is not None:
                 trials.to_csv(csv)
-        except (BotorchError, ValueError) as error:
+        except (BotorchError, OSError, ValueError) as error:
             raise fail(error) from error
 
     @app.command()
@@ -231,6 +239,7 @@ def build_app() -> Any:
         """Draw a study: prediction, information gain, worst case and progress."""
         try:
             path = study.with_suffix(".png") if output is None else output
+            check_picture(path)
             truth = None if problem is None else load_task(problem, None).problem
             plot_study(RobustOptimizer.open(study), truth).savefig(path)
         except (BotorchError, ImportError, ValueError) as error:

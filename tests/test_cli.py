@@ -175,6 +175,12 @@ class TestRun:
                 "10 evaluations in a row have failed",
             ),
             (("run", "branin", "--strategy", "magic"), "got 'magic'"),
+            (
+                ("run", "branin", "--plot", "no/b.png"),
+                "There is no folder no for b.png",
+            ),
+            (("run", "branin", "--plot", "b.foo"), "got b.foo"),
+            (("run", "branin", "--storage", "no/b.db"), "Does its folder exist"),
             (("show", "missing.db"), "There is no study at missing.db"),
             (("plot", "missing.db"), "There is no study at missing.db"),
         ],
@@ -196,6 +202,15 @@ class TestShowAndPlot:
         assert result.output.count("complete") >= 4
         assert len((folder / "press.csv").read_text().splitlines()) == 5
         assert "variance" not in call("show", "press.db").output
+        # Every digit is there, in a narrow terminal too, and no empty column.
+        for trial in RobustOptimizer.open("press.db").trials:
+            assert f"{trial.parameters['friction']:.6g}" in result.output
+            assert f"{trial.value:.6g}" in result.output
+        assert "noise" not in result.output
+        assert "reason" not in result.output
+        result = call("show", "press.db", "--csv", "no/press.csv")
+        assert result.exit_code == 1
+        assert "No such file or directory: 'no/press.csv'" in result.output
 
     def test_show_without_values(self, folder):
         space, maximize = tasks.read_domain(folder / "press.toml")

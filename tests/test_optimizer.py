@@ -241,7 +241,7 @@ class TestReopening:
             (RobustDomain(BOUNDS, [0]), {}, "another domain"),
             (RobustDomain(BOUNDS, [1], BOUNDS[:, :1]), {}, "another domain"),
             (PARAMETERS, {}, "You gave friction from 0.001 to 0.1"),
-            (DOMAIN, {"maximize": True}, "has maximize=False, you gave maximize=True"),
+            (DOMAIN, {"maximize": True}, "is to minimise .* you asked to maximise"),
             (DOMAIN, {"seed": 8}, "the seed 7, you gave 8. Leave the seed out"),
         ],
     )

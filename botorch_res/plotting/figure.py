@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -35,6 +37,22 @@ def new_figure(width: float, height: float) -> Figure:
             'pip install "botorch_res[plot]".'
         ) from error
     return Figure(figsize=(width, height), dpi=160, layout="constrained")
+
+
+def check_picture(path: Path) -> None:
+    """Raise unless a picture could be written, before the work that it shows.
+
+    Args:
+        path: The file.
+    """
+    kinds = new_figure(1, 1).canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in kinds:
+        raise InputDataError(
+            f"Expected a picture's name to end with one of {', '.join(sorted(kinds))}, "
+            f"got {path}."
+        )
+    if not path.parent.is_dir():
+        raise InputDataError(f"There is no folder {path.parent} for {path.name}.")
 
 
 def broken_at_jumps(x: Tensor, y: Tensor, span: float) -> tuple[Tensor, Tensor]:

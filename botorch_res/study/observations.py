@@ -221,9 +221,13 @@ def check_same_study(
             f"{advice}"
         )
     if stored.maximize != wanted.maximize:
+        before, now = (
+            f"to {'maximise' if record.maximize else 'minimise'} the worst case "
+            f"(maximize={record.maximize})"
+            for record in (stored, wanted)
+        )
         raise InputDataError(
-            f"The study in {path} has maximize={stored.maximize}, you gave "
-            f"maximize={wanted.maximize}. {advice}"
+            f"The study in {path} is {before}; you asked {now}. {advice}"
         )
     if seed is not None and stored.seed != seed:
         raise InputDataError(

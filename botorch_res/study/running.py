@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import (
@@ -125,17 +126,17 @@ class _Loop:
                 done, _ = wait(self.under_way, return_when=FIRST_COMPLETED)
                 # Values first: a broken executor ends the loop.
                 for future in sorted(done, key=_is_lost):
-                    self._settle(self.under_way[future], future)
-                    del self.under_way[future]
+                    self._settle(future)
                     advance()
         except BrokenExecutor as error:
             raise self._breakdown(error) from error
         finally:
             # Whatever ended the loop: what has a value is told, the rest given back.
-            for future, trial in self.under_way.items():
+            self.max_failures = sys.maxsize
+            for future, trial in list(self.under_way.items()):
                 future.cancel()
                 if future.done() and not _is_lost(future) and not future.exception():
-                    self._settle(trial, future)
+                    self._settle(future)
                 self.optimizer._storage.set_owner(trial.number, NOBODY)
             if taken is not None:
                 self.optimizer._storage.set_owner(taken.number, NOBODY)
@@ -171,8 +172,9 @@ class _Loop:
         task = (trial.number, trial.attempts)
         return self.executor.submit(evaluate, self.function, arguments, task)
 
-    def _settle(self, trial: Trial, future: Future[Any]) -> None:
-        """Store the outcome of an evaluation."""
+    def _settle(self, future: Future[Any]) -> None:
+        """Store the outcome of an evaluation, which is under way until then."""
+        trial = self.under_way[future]
         try:
             result = future.result()
             value, noise = result if isinstance(result, tuple) else (result, None)
@@ -181,6 +183,7 @@ class _Loop:
         except _LOST as error:
             raise self._breakdown(error) from error
         except Exception as error:
+            del self.under_way[future]
             self._store(trial, reason=f"{type(error).__name__}: {error}")
             self.failures += 1
             if self.failures >= self.max_failures:
@@ -189,6 +192,7 @@ class _Loop:
                     f"trial {trial.number}, with {type(error).__name__}: {error}"
                 ) from error
         else:
+            del self.under_way[future]
             self._store(trial, value, noise)
             self.failures = 0
 
@@ -344,7 +348,7 @@ def _progress_bar(
         return sum(trial.state != RUNNING for trial in optimizer.trials)
 
     with rich_progress.Progress(
-        *rich_progress.Progress.get_default_columns()[:3],
+        *rich_progress.Progress.get_default_columns()[:2],
         rich_progress.MofNCompleteColumn(),
         rich_progress.TimeElapsedColumn(),
         rich_progress.TextColumn("{task.fields[text]}"),

@@ -1,4 +1,5 @@
 import functools
+import math
 import os
 import signal
 import subprocess
@@ -121,6 +122,14 @@ class TestSequential:
             )  # no arguments
         assert states(optimizer) == ["failed"] * 4
         assert "unexpected keyword argument" in optimizer.trials[0].reason
+
+    def test_stops_when_every_value_is_bad(self):
+        optimizer = make()
+        with pytest.raises(RepeatedFailureError, match=r"3 evaluations .*got nan"):
+            optimizer.run(
+                lambda **parameters: math.nan, 20, progress=False, max_failures=3
+            )
+        assert states(optimizer) == ["failed"] * 3
 
     def test_keyboard_interrupt_gives_the_trial_back(self):
         calls = []
