@@ -5,12 +5,9 @@ Approximates ``z ~ N(mean, covariance)`` given ``lower_i <= z_i <= upper_i`` for
 ``exp(-tau_i z_i^2 / 2 + nu_i z_i)``. Interval indicators are log-concave, so the site
 precisions ``tau_i`` never become negative, and every sweep is well-defined.
 
-All sites of all batch members are updated in parallel. That overshoots when many
-constraints speak about the same direction, so each member has a damping factor of its
-own: halved when an update turns against the one before without getting closer to the
-fixed point, else raised by a quarter towards one.
-
-``botorch_res.inference.sweep`` has the algebra of a sweep and its references.
+All sites of all batch members are updated in parallel, with damping:
+``botorch_res.inference.iteration``. ``botorch_res.inference.sweep`` has the algebra of
+a sweep and its references.
 """
 
 from __future__ import annotations
@@ -24,12 +21,12 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from botorch.exceptions.warnings import NumericsWarning
 from torch import Tensor
 
+from botorch_res.inference.iteration import iterate
 from botorch_res.inference.sweep import (
     Sites,
     StandardProblem,
     _identity,
     marginals,
-    mismatch,
     posterior_moments,
     project,
     sweep_jacobian,
@@ -37,11 +34,6 @@ from botorch_res.inference.sweep import (
 )
 
 DEFAULT_TOLERANCE = 1e-6
-SMALLEST_DAMPING = 0.01
-# To stop early the host must know that all members have converged. On a GPU it would
-# wait for the device, so it asks only now and then.
-SWEEPS_BETWEEN_CHECKS = {"cpu": 1}
-SWEEPS_BETWEEN_CHECKS_ELSEWHERE = 8
 
 
 class EPResult(NamedTuple):
@@ -147,7 +139,7 @@ def expectation_propagation(
     problem = _standardise(mean, covariance, lower, upper, scale, noise, epsilon)
 
     with torch.no_grad():
-        sites, num_sweeps, distance = _iterate(problem, max_sweeps, tolerance)
+        sites, num_sweeps, distance = iterate(problem, max_sweeps, tolerance)
     converged = distance <= tolerance
     _warn_unless_converged(converged, distance, max_sweeps, tolerance)
     if torch.is_grad_enabled() and any(
@@ -266,58 +258,6 @@ def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
     magnified = inverse.square().sum(dim=-2).amax(dim=-1, keepdim=True)
     needed: Tensor = (64.0 * epsilon * magnified).clamp_max(largest)
     return needed
-
-
-def _iterate(
-    problem: StandardProblem, max_sweeps: int, tolerance: float
-) -> tuple[Sites, Tensor, Tensor]:
-    """Sweep until all members have converged.
-
-    Returns:
-        The sites, and for each member the number of sweeps and the mismatch.
-    """
-    sites = Sites(torch.zeros_like(problem.lower), torch.zeros_like(problem.lower))
-    damping = torch.ones_like(problem.lower[..., :1])
-    distance = torch.full_like(damping, math.inf)
-    num_sweeps = torch.zeros_like(damping, dtype=torch.long)
-    active = torch.ones_like(damping, dtype=torch.bool)
-    previous_step = torch.zeros_like(torch.cat(sites, dim=-1))
-    every = SWEEPS_BETWEEN_CHECKS.get(
-        damping.device.type, SWEEPS_BETWEEN_CHECKS_ELSEWHERE
-    )
-    for sweep in range(1, max_sweeps + 1):
-        posterior = marginals(problem, sites)
-        target, mean = project(
-            problem, posterior.cavity_mean, posterior.cavity_precision
-        )
-        new_distance = mismatch(posterior, target, mean)
-        num_sweeps = num_sweeps + active
-        # Steps are compared in units in which all variables count alike.
-        deviation = posterior.variance.sqrt()
-        step = torch.cat(
-            [
-                (target.precision - sites.precision) * posterior.variance,
-                (target.shift - sites.shift) * deviation,
-            ],
-            dim=-1,
-        )
-        overshoots = (step * previous_step).sum(dim=-1, keepdim=True) < 0.0
-        overshoots = overshoots & (new_distance > 0.9 * distance)
-        damping = torch.where(overshoots, 0.5 * damping, 1.25 * damping)
-        damping = damping.clamp(SMALLEST_DAMPING, 1.0)
-        distance = torch.where(active, new_distance, distance)
-        previous_step = step
-        # A member takes its last step in the sweep that finds it converged.
-        sites = Sites(
-            *(
-                torch.where(active, torch.lerp(old, new, damping), old)
-                for old, new in zip(sites, target, strict=True)
-            )
-        )
-        active = active & (distance > tolerance)
-        if sweep % every == 0 and not active.any():
-            break
-    return sites, num_sweeps.squeeze(-1), distance.squeeze(-1)
 
 
 def _attach_gradient(problem: StandardProblem, sites: Sites) -> Sites:
