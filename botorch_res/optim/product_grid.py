@@ -64,23 +64,25 @@ class ProductGrid:
     """A product grid of the unit cube with ``M`` points.
 
     Attributes:
-        points: ``M x d`` points.
+        points: ``M x d`` points, and those of the margin.
         spacing: ``d`` distances of neighbours.
     """
 
-    def __init__(self, counts: list[int], like: Tensor) -> None:
+    def __init__(self, counts: list[int], like: Tensor, margin: int = 0) -> None:
         """Lay the grid out.
 
         Args:
             counts: The number of points along each axis, each at least three.
             like: A tensor of the dtype and device to use.
+            margin: The number of points beyond each end of each axis.
         """
         axes = [
-            torch.linspace(0.0, 1.0, n, dtype=like.dtype, device=like.device)
+            torch.arange(-margin, n + margin, dtype=like.dtype, device=like.device)
+            / (n - 1)
             for n in counts
         ]
         mesh = torch.meshgrid(*axes, indexing="ij")
-        self.counts = counts
+        self.counts, self.margin = counts, margin
         self.points = torch.stack(mesh, dim=-1).flatten(0, -2)
         self.spacing = like.new_tensor([1.0 / (n - 1) for n in counts])
         strides = [math.prod(counts[i + 1 :]) for i in range(len(counts))]
@@ -90,6 +92,22 @@ class ProductGrid:
         # Offsets of the 3^d neighbours, and finite differences on them.
         self._offsets = reduce(lambda a, b: (a.unsqueeze(-1) + b).flatten(), one_axis)
         self._differences = _difference_table(len(counts), like)
+
+    def inside(self, values: Tensor) -> Tensor:
+        """Leave the margin out.
+
+        Args:
+            values: Values at all points, along the last dimension.
+
+        Returns:
+            ``... x M`` values in the cube.
+        """
+        if self.margin == 0:
+            return values
+        values = values.unflatten(-1, [n + 2 * self.margin for n in self.counts])
+        for axis, n in enumerate(self.counts, start=-len(self.counts)):
+            values = values.narrow(axis, self.margin, n)
+        return values.flatten(-len(self.counts))
 
     def peaks(self, values: Tensor, num_peaks: int) -> Peaks:
         """Find the best local maxima of values on the grid.

@@ -28,11 +28,15 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.climb import TINY_STEP, aim, climb
+from botorch_res.optim.climb import TINY_STEP, Climbers, aim, climb
+from botorch_res.optim.interpolation import GridInterpolation
 from botorch_res.optim.newton import solve_modified
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
+
+# Steps on polynomials, which cost next to nothing.
+POLYNOMIAL_STEPS = 4
 
 
 class WorstCase(NamedTuple):
@@ -57,6 +61,49 @@ class WorstCase(NamedTuple):
         """
         theta = self.theta.take_along_dim(index.unsqueeze(-1), dim=-2)
         return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
+
+
+class Plan(NamedTuple):
+    """How the worst case is searched for in a box.
+
+    Attributes:
+        density: Grid points for each lengthscale.
+        num_peaks: Local maxima on the grid that are looked at.
+        radius: Neighbours, on each side, of the polynomials that improve them; zero if
+            the functions are too rough for this.
+        margin: Grid points beyond the box, which make the polynomials accurate in all
+            of it.
+        num_climbs: How many of the improved maxima are climbed.
+        num_steps: Steps of the best climber; zero if the polynomials are exact.
+    """
+
+    density: float
+    num_peaks: int
+    radius: int
+    margin: int
+    num_climbs: int
+    num_steps: int
+
+
+def _plan(dim: int, is_analytic: bool, effort: float) -> Plan:
+    """Choose how to search.
+
+    Args:
+        dim: The dimension of the box.
+        is_analytic: Whether polynomials approximate the functions well.
+        effort: Scales the density of the grid and the number of local searches.
+
+    Returns:
+        The settings.
+    """
+    peaks = max(4, round(4 * dim * dim * effort))
+    if is_analytic and dim == 1:
+        # So fine that the polynomials are as good as the functions.
+        return Plan(max(8.0, 8.0 * effort), peaks, 6, 6, 2, 0)
+    if is_analytic and dim <= 3:
+        return Plan(4.0 * effort, peaks, 5 - dim, 0, 2 * dim + 2, dim)
+    climbs = max(1, round((dim + 1) * effort))
+    return Plan(3.0 * effort, peaks, 0, 0, climbs, 2 + dim)
 
 
 class Branches(NamedTuple):
@@ -115,25 +162,35 @@ class WorstCaseSolver:
         self.all_columns = torch.cat([self.x_columns, self.theta_columns])
         self.z_columns = self.all_columns.argsort()
         self.unit = torch.cat([torch.ones_like(domain.x_bounds[0]), self.width])
-        dim = domain.theta_dim
         if domain.theta_choices is not None:
             self.thetas = domain.theta_choices
         else:
-            counts = grid_counts(
-                self.lengthscale(self.theta_columns),
-                self.width,
-                density=3.0 * effort,
-                max_points=round(8192 * effort),
-            )
-            self.grid = ProductGrid(counts, bounds)
-            self.thetas = self.lower + self.width * self.grid.points
-        self.num_peaks = max(4, round(4 * dim * dim * effort))
-        self.num_climbs = max(1, round((dim + 1) * effort))
-        self.num_steps = 2 + dim
+            self._lay_grid(effort)
         with torch.no_grad():
             self.table = self.function.theta_table(self.thetas, domain)
             self.theta_derivatives = self.function.derivative_table(self.theta_columns)
             self.all_derivatives = self.function.derivative_table(self.all_columns)
+
+    def _lay_grid(self, effort: float) -> None:
+        """Choose the grid of thetas and how to search from it.
+
+        Args:
+            effort: Scales the density of the grid and the number of local searches.
+        """
+        bounds, dim = self.domain.theta_bounds, self.domain.theta_dim
+        scale = self.lengthscale(self.theta_columns)
+        max_points = round(8192 * effort)
+        self.plan = _plan(dim, self.function.is_analytic, effort)
+        counts = grid_counts(scale, self.width, self.plan.density, max_points)
+        if dim == 1 and counts[0] == max_points:  # too rough for this grid
+            self.plan = _plan(dim, False, effort)
+        radius, margin = self.plan.radius, self.plan.margin
+        counts = [max(n, 2 * (radius - margin) + 1) for n in counts]
+        self.grid = ProductGrid(counts, bounds, margin)
+        if radius:
+            self.polynomials = GridInterpolation(counts, radius, margin, bounds)
+        self.nodes = self.grid.inside(self.grid.points.mT).mT
+        self.thetas = self.lower + self.width * self.grid.points
 
     def __call__(self, x: Tensor) -> WorstCase:
         """Find the worst cases, with gradients by ``x`` if it asks for them.
@@ -174,7 +231,7 @@ class WorstCaseSolver:
         return None if scale is None else scale.index_select(-1, columns)
 
     def bound(self, x: Tensor) -> Tensor:
-        """The largest value on the fixed set of thetas, which bounds the worst case.
+        """The largest value on the grid of thetas; the worst case is at least that.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
@@ -182,8 +239,19 @@ class WorstCaseSolver:
         Returns:
             ``sample_shape x b`` values.
         """
-        parts = [self.table(part).amax(dim=-1) for part in self._chunks(x)]
-        return torch.cat(parts, dim=-1)
+        parts = [self._inside(self.table(part)) for part in self._chunks(x)]
+        return torch.cat([part.amax(dim=-1) for part in parts], dim=-1)
+
+    def _inside(self, values: Tensor) -> Tensor:
+        """Leave out what lies beyond the box.
+
+        Args:
+            values: ``sample_shape x b x M`` values at all of ``thetas``.
+
+        Returns:
+            Those in the domain.
+        """
+        return values if self.domain.theta_is_finite else self.grid.inside(values)
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
         """Cut controllable parts into chunks whose table of values fits the memory.
@@ -224,29 +292,56 @@ class WorstCaseSolver:
             Worst cases and their values.
         """
         values = self.table(x)
-        value, index = values.max(dim=-1)
-        theta = self.thetas[index]
         if self.domain.theta_is_finite:
-            return WorstCase(theta, value)
-        start = self.grid.peaks(values, self.num_peaks).theta
-        start = start[..., : self.num_climbs, :]
+            value, index = values.max(dim=-1)
+            return WorstCase(self.thetas[index], value)
+        inside = self.grid.inside(values)
+        start = self.grid.peaks(inside, self.plan.num_peaks).theta
+        start = start[..., : self.plan.num_climbs, :]
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
-        climbers = aim(start, derivatives(start), self.grid.spacing)
-        climbers = climb(derivatives, climbers, num_steps=1)
-        best = (climbers.value + climbers.gain).argmax(dim=-1, keepdim=True)
-        climbers = climb(derivatives, climbers.select(best), self.num_steps)
+        climbers = self._approach(values, start, derivatives)
+        # After many steps the values have converged; after one, the next step counts.
+        height = climbers.value + (0.0 if self.plan.radius else climbers.gain)
+        climbers = climbers.select(height.argmax(dim=-1, keepdim=True))
+        if self.plan.radius and self.plan.num_steps:
+            start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
+            climbers = aim(start, derivatives(start), self.grid.spacing)
+        climbers = climb(derivatives, climbers, self.plan.num_steps)
         # Values cannot tell points apart that are closer than the square root of their
         # precision, but gradients can: the last, tiny step is right although it gains
         # nothing that could be measured.
         tiny = climbers.step.abs() <= TINY_STEP
         climbed = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0).squeeze(-2)
-        climbed = self.lower + self.width * climbed
         height = climbers.value.squeeze(-1)
+        value, index = inside.max(dim=-1)
         better = height > value
+        theta = torch.where(better.unsqueeze(-1), climbed, self.nodes[index])
         return WorstCase(
-            torch.where(better.unsqueeze(-1), climbed, theta),
-            torch.where(better, height, value),
+            self.lower + self.width * theta, torch.where(better, height, value)
         )
+
+    def _approach(
+        self,
+        values: Tensor,
+        theta: Tensor,
+        derivatives: Callable[[Tensor], Derivatives],
+    ) -> Climbers:
+        """Climb from the grid, on polynomials if these are good enough.
+
+        Args:
+            values: ``sample_shape x b x M`` values at all of ``thetas``.
+            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+            derivatives: The functions' derivatives at such points.
+
+        Returns:
+            Climbers next to local maxima.
+        """
+        num_steps = 1
+        if self.plan.radius:
+            derivatives = self.polynomials.through(values, theta)
+            num_steps = POLYNOMIAL_STEPS
+        climbers = aim(theta, derivatives(theta), self.grid.spacing)
+        return climb(derivatives, climbers, num_steps)
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
@@ -266,13 +361,17 @@ class WorstCaseSolver:
         if self.domain.theta_is_finite:
             index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
             return self.differentiate(x, self.thetas[index], held=True)
-        start = self.grid.peaks(values, num_branches).theta
+        start = self.grid.peaks(self.grid.inside(values), num_branches).theta
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
             start = torch.cat([start, known], dim=-2)
         derivatives = partial(self._derivatives, x, table=self.all_derivatives)
-        climbers = aim(start, derivatives(start), self.grid.spacing)
-        climbers = climb(derivatives, climbers, num_steps=self.domain.theta_dim)
+        climbers = self._approach(values, start, derivatives)
+        if self.plan.radius:
+            start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
+            climbers = aim(start, derivatives(start), self.grid.spacing)
+        else:
+            climbers = climb(derivatives, climbers, self.domain.theta_dim - 1)
         # The last step is taken on the quadratic model, without an evaluation, where it
         # is so short that the model can be trusted. Elsewhere theta is not yet a local
         # worst case: it is held, which makes its branch a lower bound of the others.

@@ -145,6 +145,11 @@ class Expansion(BatchFunction):
         steepest = self.slope.abs().flatten(0, -2).amax(dim=0)
         return ROUGHNESS[self.smoothness] / steepest
 
+    @property
+    def is_analytic(self) -> bool:  # type: ignore[override]
+        """Whether the kernel is the squared exponential, in the user's units too."""
+        return math.isinf(self.smoothness) and self.slope is not None
+
     def __neg__(self) -> Expansion:
         """The functions with the opposite sign."""
         return Expansion(
@@ -192,7 +197,7 @@ class Expansion(BatchFunction):
                 each function its own.
 
         Returns:
-            ``sample_shape x n`` values.
+            ``sample_shape x n`` values; not a number at a point that is not finite.
         """
         width = self.frequencies.shape[-2] + self.centers.shape[-2]
         rows = max(1, base.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))

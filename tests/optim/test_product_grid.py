@@ -58,3 +58,14 @@ def test_peaks_at_the_edges_and_their_order():
     peaks = grid.peaks(values, 2)
     assert peaks.theta.flatten().tolist() == [1.0, 0.0]
     torch.testing.assert_close(peaks.value, values[[8, 0]])
+
+
+def test_margin_surrounds_the_cube():
+    like = torch.zeros(1, dtype=torch.double)
+    plain, wide = ProductGrid([3, 5], like), ProductGrid([3, 5], like, margin=2)
+    assert len(wide.points) == 7 * 9
+    assert wide.points.amin() == -1.0
+    assert wide.points.amax() == 2.0
+    torch.testing.assert_close(wide.inside(wide.points.mT).mT, plain.points)
+    values = torch.arange(15.0)
+    assert plain.inside(values) is values

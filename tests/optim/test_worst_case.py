@@ -1,4 +1,3 @@
-import math
 import pickle
 
 import pytest
@@ -11,7 +10,12 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, worst_case
-from botorch_res.sampling import draw_fourier_samples, function, posterior_mean
+from botorch_res.sampling import (
+    BatchFunction,
+    draw_fourier_samples,
+    function,
+    posterior_mean,
+)
 
 
 def unit_domain(x_dim, theta_dim, **choices):
@@ -119,7 +123,7 @@ def test_gradients_equal_finite_differences(theta_dim, own):
         samples, _ = random_samples(2 + theta_dim, seed + 10, num_samples=4)
         # A fine solver, so that the differences see no noise of the search.
         solver = WorstCaseSolver(samples, domain, effort=1.5)
-        solver.num_steps += 4
+        solver.plan = solver.plan._replace(num_steps=solver.plan.num_steps + 4)
         x = 0.1 + 0.8 * domain.sample_x(5, seed=seed)
         if own:
             x = x.expand(4, -1, -1).clone()
@@ -248,12 +252,31 @@ def test_wrong_shapes():
             solver(torch.rand(shape, dtype=torch.double))
 
 
-def test_effort_scales_the_grid():
-    samples, _ = random_samples(2, 1)
+@pytest.mark.parametrize("nu", [None, 2.5])
+def test_effort_scales_the_grid(nu):
+    samples, _ = random_samples(2, 1, nu)
     domain = unit_domain(1, 1)
-    counts = [
-        len(WorstCaseSolver(samples, domain, effort).thetas) for effort in (0.5, 1, 2)
-    ]
-    assert counts == sorted(counts)
-    assert counts[2] - 1 == pytest.approx(2 * (counts[1] - 1), abs=1)
-    assert math.isfinite(counts[0])
+    half, one, two = (
+        WorstCaseSolver(samples, domain, effort).grid.counts[0] - 1
+        for effort in (0.5, 1, 2)
+    )
+    assert two == pytest.approx(2 * one, abs=1)
+    # Analytic functions have the least density at which the polynomials are exact.
+    assert half == (one if nu is None else pytest.approx(0.5 * one, abs=1))
+
+
+def test_functions_that_no_grid_resolves():
+    """Then polynomials between grid points are no use, and functions are climbed."""
+
+    class Comb(BatchFunction):
+        sample_shape = torch.Size([])
+        lengthscale = torch.tensor([1.0, 1e-5], dtype=torch.double)
+        is_analytic = True
+
+        def forward(self, z):
+            return -(z[..., 1] - 0.3 - 0.1 * z[..., 0]).square()
+
+    solver = WorstCaseSolver(Comb(), unit_domain(1, 1))
+    x = torch.tensor([[0.25], [0.8]], dtype=torch.double)
+    assert solver.plan.radius == 0
+    torch.testing.assert_close(solver(x).theta, 0.3 + 0.1 * x)
