@@ -51,7 +51,7 @@ from botorch_res.sampling import draw_fourier_samples
 
 # Moves the acquisition function by less than 1e-3 of its range, at half the sweeps of
 # the default.
-EP_TOLERANCE = 1e-3
+EP_TOLERANCE = 1e-2
 # Relative to the prior variance: the error of a posterior covariance.
 PSEUDO_NOISE = 1e-8
 # The truncation's smallest interval, in standard deviations.
