@@ -186,8 +186,7 @@ class RobustOptimizer:
         Returns:
             A trial for ``n = 1``, otherwise a list of trials.
         """
-        if isinstance(n, bool) or operator.index(n) < 1:
-            raise InputDataError(f"Expected `n` of at least 1, got {n!r}.")
+        _check_count("n", n)
         trials = self.ask_many(n)
         return trials[0] if n == 1 else trials
 
@@ -289,8 +288,11 @@ class RobustOptimizer:
             The controllable parameters, the predicted worst case of the others, the
             predicted value with its uncertainty, and the worst-case curve.
         """
-        told = [t for t in self._storage.trials() if t.state == COMPLETE]
-        data = self._data(told[:after] or self._storage.trials())
+        if after is not None:
+            _check_count("after", after)
+        trials = self._storage.trials()
+        told = [t for t in trials if t.state == COMPLETE]
+        data = self._data(told[:after] or trials)
         return recommend_in_units(
             self.strategy.recommend(*data[:3]),
             self.strategy.fit(*data[:3]),
@@ -479,6 +481,15 @@ def _as_space(
         "Expected `domain` to be a RobustDomain, a ParameterSpace or a list of "
         f"parameters (Range, Integer, Choice), got {domain!r}."
     )
+
+
+def _check_count(name: str, count: object) -> None:
+    """Raise unless an argument is a number of things."""
+    whole = hasattr(count, "__index__") and not isinstance(count, bool)
+    if not whole or operator.index(count) < 1:  # type: ignore[arg-type]
+        raise InputDataError(
+            f"Expected `{name}` to be a whole number of at least 1, got {count!r}."
+        )
 
 
 def _new_seed(seed: int | None) -> int:

@@ -350,14 +350,16 @@ class TestBadValues:
     def test_points(self, optimizer):
         with pytest.raises(InputDataError, match=r"friction = 0\.5 lies outside"):
             optimizer.add({"friction": 0.5, "force": 200}, 1.0)
-        with pytest.raises(InputDataError, match="not one of the 3 choices"):
-            optimizer.add({"friction": 0.05, "force": 250}, 1.0)
+        with pytest.raises(InputDataError, match=r"force \[kN\] = 260 .* 300 and 200"):
+            optimizer.add({"friction": 0.05, "force": 260}, 1.0)
         assert len(optimizer.trials) == 0
 
-    @pytest.mark.parametrize("n", [0, -1, True])
+    @pytest.mark.parametrize("n", [0, -1, True, 1.5, "2"])
     def test_number_of_trials(self, optimizer, n):
-        with pytest.raises(InputDataError, match="`n` of at least 1"):
+        with pytest.raises(InputDataError, match="`n` to be a whole number of at lea"):
             optimizer.ask(n)
+        with pytest.raises(InputDataError, match="`after` to be a whole number of at"):
+            optimizer.recommend(after=n)
 
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
@@ -372,6 +374,7 @@ class TestBadValues:
             ({"seed": -1}, InputDataError, "`seed` to be a whole number from 0"),
             ({"num_initial": 0}, InputDataError, "`num_initial` .* got 0"),
             ({"gamma": 1.5}, InputDataError, "a probability from 0 to 1, got 1.5"),
+            ({"gamma": "a"}, InputDataError, "a probability from 0 to 1, got 'a'"),
             ({"noise": -1}, InputDataError, "a standard deviation"),
             ({"strategy": "magic"}, ValueError, "got 'magic'"),
         ],

@@ -53,7 +53,10 @@ class LeaveOneOut:
 
     @property
     def explained(self) -> float:
-        """The fraction of the variance explained (Q squared): 1 at best."""
+        """The fraction of the variance explained (Q squared): 1 at best.
+
+        It is not a number if all observations are equal: there is nothing to explain.
+        """
         error = (self.observed - self.mean).square().sum()
         return float(1 - error / (self.observed - self.observed.mean()).square().sum())
 

@@ -183,18 +183,16 @@ def check_settings(
         gamma: The probability of exploiting.
     """
     check_noise(noise)
-    for name, value, fits in (
-        ("seed", seed, lambda v: isinstance(v, int) and 0 <= v < 2**63),
-        ("num_initial", num_initial, lambda v: isinstance(v, int) and v >= 1),
-        ("gamma", gamma, lambda v: 0 <= v <= 1),
+    for name, value, kind, lowest, highest, expectation in (
+        ("seed", seed, int, 0, 2**63 - 1, "a whole number from 0 to 2**63 - 1"),
+        ("num_initial", num_initial, int, 1, math.inf, "a whole number of at least 1"),
+        ("gamma", gamma, (int, float), 0, 1, "a probability from 0 to 1"),
     ):
-        if value is not None and not fits(value):
-            expectation = {
-                "seed": "a whole number from 0 to 2**63 - 1",
-                "num_initial": "a whole number of at least 1",
-                "gamma": "a probability from 0 to 1",
-            }[name]
-            raise InputDataError(f"Expected `{name}` to be {expectation}, got {value}.")
+        fits = isinstance(value, kind) and lowest <= value <= highest
+        if value is not None and not fits:
+            raise InputDataError(
+                f"Expected `{name}` to be {expectation}, got {value!r}."
+            )
 
 
 def check_same_study(

@@ -343,6 +343,14 @@ class ParameterSpace:
                     f"{p.upper}. Correct the value, or start a new study with a wider "
                     "domain."
                 )
+            if p.values is not None and not any(
+                math.isclose(value, other) for other in p.values
+            ):
+                nearest = sorted(p.values, key=lambda other: abs(other - value))[:2]
+                raise InputDataError(
+                    f"{p.label()} = {value} is not one of its {len(p.values)} values; "
+                    f"the nearest are {nearest[0]:g} and {nearest[1]:g}."
+                )
         z = torch.tensor(
             [p.encode(values[p.name]) for p in self.parameters], dtype=torch.double
         )

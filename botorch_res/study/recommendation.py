@@ -58,8 +58,11 @@ class StudyRecommendation:
         x: The recommended controllable parameters.
         theta: The predicted worst case of the uncontrollable ones.
         value: The predicted worst-case value.
-        lower: The lower end of the 95 % interval of the worst-case value at ``x``. It
-            also covers that another theta may be worse than the predicted one.
+        lower: The lower end of the central 95 % posterior interval of the worst-case
+            value at ``x``, the largest (or smallest) value over all theta. It also
+            covers that another theta may be worse than the predicted one. It trusts the
+            model: with fewer than about ten values it is often too narrow (see
+            ``benchmarks/results/intervals.md`` for the measured coverage).
         upper: The upper end.
         standard_deviation: The model's standard deviation at ``(x, theta)``.
     """

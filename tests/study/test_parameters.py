@@ -138,7 +138,11 @@ class TestParameterSpace:
         ("values", "error", "message"),
         [
             ({"friction": 0.3, "force": 200}, InputDataError, "0.3 lies outside.*0.2"),
-            ({"friction": 0.1, "force": 250}, InputDataError, r"nearest is \[(2|3)00"),
+            (
+                {"friction": 0.1, "force": 260},
+                InputDataError,
+                "nearest are 300 and 200",
+            ),
             ({"friction": math.nan, "force": 200}, InputDataError, "nan lies outside"),
             ({"friction": 0.1}, InputDataError, "friction, force, got friction"),
             ({}, InputDataError, "got none"),
@@ -163,6 +167,10 @@ class TestParameterSpace:
         z = torch.tensor([0.5, 0.25, 5.5], dtype=torch.double)
         assert space.decode(z) == {"theta2": 0.5, "x1": 0.25, "theta1": 5.5}
         assert torch.equal(space.encode(z), z)
+        with pytest.raises(
+            InputDataError, match=r"1 choices .*nearest is \[5.5, 0.5\]"
+        ):
+            space.encode([0.5, 0.25, 6.0])
         stored = ParameterSpace.from_dict(json.loads(json.dumps(space.to_dict())))
         assert stored.to_dict() == space.to_dict()
 
