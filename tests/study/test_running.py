@@ -12,6 +12,7 @@ from concurrent.futures import (
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
+    wait,
 )
 from multiprocessing import get_context, set_forkserver_preload
 from pathlib import Path
@@ -42,9 +43,16 @@ DOMAIN = RobustDomain(BOUNDS, [1])
 
 
 def process_pool():
-    """Two processes, forked from one that has imported everything once."""
+    """Two processes, forked from one that has imported everything once.
+
+    Both are there from the beginning: a pool that breaks while it starts a process may
+    wait for that process for ever.
+    """
     set_forkserver_preload(["botorch_res.study.running"])
-    return ProcessPoolExecutor(2, mp_context=get_context("forkserver"))
+    pool = ProcessPoolExecutor(2, mp_context=get_context("forkserver"))
+    wait([pool.submit(time.sleep, 0.2) for _ in range(2)])
+    assert len(pool._processes) == 2
+    return pool
 
 
 def make(storage=None, domain=PARAMETERS, **settings):
