@@ -7,7 +7,8 @@ that ``x``,
     x_t = argmin_x max_theta (m - sqrt(beta) s)(x, theta)
     theta_t = argmax_theta (m + sqrt(beta) s)(x_t, theta),
 
-with the posterior mean ``m`` and standard deviation ``s``.
+with the posterior mean ``m`` and standard deviation ``s``. The bounds of an ensemble
+are the averages of its members' bounds, as in BoTorch's ``UpperConfidenceBound``.
 
 References:
 .. [Bogunovic2018adversarially]
@@ -23,7 +24,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models.model import Model
-from botorch.utils.transforms import t_batch_mode_transform
+from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
 from botorch_res.acquisition.arguments import is_negating, match_domain
@@ -39,10 +40,15 @@ class ConfidenceBound(BatchFunction):
     Attributes:
         multiple: Of the standard deviation: positive for an upper, negative for a lower
             bound.
+        average: Whether the models of the batch give one bound, their average.
     """
 
     def __init__(
-        self, view: ExactGPView, multiple: float, domain: RobustDomain
+        self,
+        view: ExactGPView,
+        multiple: float,
+        domain: RobustDomain,
+        average: bool = False,
     ) -> None:
         """Read the moments of a model.
 
@@ -50,13 +56,15 @@ class ConfidenceBound(BatchFunction):
             view: The model, of any batch shape.
             multiple: The multiple of the standard deviation.
             domain: Where the bound is needed.
+            average: Whether to average the bounds of all models of the batch.
         """
         super().__init__()
         self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
         self.view = view
         self.mean = posterior_mean(view)
         self.multiple = multiple
-        self.sample_shape = self.mean.sample_shape
+        self.average = average
+        self.sample_shape = torch.Size([1]) if average else self.mean.sample_shape
         self.dim = self.mean.dim
         self.lengthscale = self.mean.lengthscale
 
@@ -64,18 +72,23 @@ class ConfidenceBound(BatchFunction):
         """Evaluate the bound.
 
         Args:
-            z: ``n x d`` or ``batch_shape x 1 x n x d`` points in the user's units.
+            z: ``n x d`` or ``batch_shape x 1 x n x d`` points in the user's units; the
+                ``batch_shape`` of an average is empty.
 
         Returns:
             ``batch_shape x 1 x n`` values in the user's units.
         """
+        if self.average:
+            z = z.reshape(z.shape[-2:])
         points = self.view.transform_inputs(z.squeeze(-3) if z.ndim > 2 else z)
         variance = self.view.variance(points).clamp_min(0.0)
         # Bounded away from zero for the sake of the derivative.
         floor = torch.finfo(z.dtype).eps * self.view.prior_variance(points)
         deviation = self.view.outcome_scale * (variance + floor).sqrt()
         bound: Tensor = self.mean(z) + self.multiple * deviation.unsqueeze(-2)
-        return bound
+        return (
+            bound.flatten(end_dim=-2).mean(0, keepdim=True) if self.average else bound
+        )
 
 
 class StableOpt(AcquisitionFunction):
@@ -97,7 +110,7 @@ class StableOpt(AcquisitionFunction):
         r"""Make the confidence bounds.
 
         Args:
-            model: A fitted exact single-output model, single or batched.
+            model: A fitted exact single-output model: single, batched or an ensemble.
             domain: Which columns are controllable, and the values that they take.
             beta: The square of the bounds' width in standard deviations.
             maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
@@ -113,8 +126,10 @@ class StableOpt(AcquisitionFunction):
         negate = maximize != is_negating(posterior_transform)
         view = ExactGPView(model, negate=negate)
         self.domain = match_domain(domain, view)
-        self.optimistic = ConfidenceBound(view, -(beta**0.5), self.domain)
-        self.pessimistic = ConfidenceBound(view, beta**0.5, self.domain)
+        self.optimistic, self.pessimistic = (
+            ConfidenceBound(view, multiple, self.domain, average=is_ensemble(model))
+            for multiple in (-(beta**0.5), beta**0.5)
+        )
         self.solver = WorstCaseSolver(self.optimistic, self.domain)
 
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)  # type: ignore[arg-type]
@@ -125,7 +140,7 @@ class StableOpt(AcquisitionFunction):
             X: ``n x 1 x d`` points in the user's units.
 
         Returns:
-            ``n`` values; ``batch_shape x n`` for a batch of models.
+            ``n`` values; ``batch_shape x n`` for a batch of models that is no ensemble.
         """
         if X.ndim != 3:
             raise UnsupportedError(
@@ -139,7 +154,7 @@ class StableOpt(AcquisitionFunction):
 
         Returns:
             The ``batch_shape x 1 x d`` candidates, and the ``batch_shape`` values of
-            the first stage there.
+            the first stage there; an ensemble has one.
         """
         first = robust_optimum(self.optimistic, self.domain)
         second = WorstCaseSolver(self.pessimistic, self.domain)(first.x.unsqueeze(-2))

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from botorch.utils.transforms import is_ensemble
 from torch import Tensor
 
 from botorch_res.acquisition import StableOpt
 from botorch_res.domain import RobustDomain
-from botorch_res.optim import WorstCaseSolver, robust_optimum
-from botorch_res.sampling import BatchFunction
 from botorch_res.strategies.base import Strategy, register_strategy
 
 
 @register_strategy("stable_opt")
 class StableOptStrategy(Strategy):
     """Propose the best ``x`` in an optimistic, and its ``theta`` in a pessimistic mood.
-
-    With an ensemble the members' bounds are averaged, as BoTorch averages those of
-    ``UpperConfidenceBound``.
 
     Attributes:
         sqrt_beta: The bounds' distance from the mean, in standard deviations.
@@ -65,23 +58,12 @@ class StableOptStrategy(Strategy):
         """
         pending = X[:0] if X_pending is None else X_pending
         for _ in range(n):
-            model = self.fit(*self.believe(X, Y, Yvar, pending))
             rule = StableOpt(
-                model, self.domain, beta=self.sqrt_beta**2, maximize=self.maximize
+                self.fit(*self.believe(X, Y, Yvar, pending)),
+                self.domain,
+                beta=self.sqrt_beta**2,
+                maximize=self.maximize,
             )
-            if is_ensemble(model):
-                first = robust_optimum(_average(rule.optimistic), self.domain)
-                solver = WorstCaseSolver(_average(rule.pessimistic), self.domain)
-                theta = solver(first.x.reshape(1, -1)).theta
-                candidate = self.domain.join(
-                    first.x.reshape(1, -1), theta.reshape(1, -1)
-                )
-            else:
-                candidate, _ = rule.optimize()
+            candidate, _ = rule.optimize()
             pending = torch.cat([pending, candidate])
         return pending[len(pending) - n :]
-
-
-def _average(bound: BatchFunction) -> Callable[[Tensor], Tensor]:
-    """The average of the bounds of an ensemble's members."""
-    return lambda z: bound(z).flatten(end_dim=-2).mean(dim=0)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from botorch_res import RobustDomain
 from botorch_res.acquisition.stable_opt import StableOpt
+from botorch_res.models import BayesianGP
 
 DOUBLE = {"dtype": torch.double}
 BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
@@ -101,6 +102,33 @@ def test_batch_is_its_members():
         single, value = StableOpt(member, domain, maximize=False).optimize()
         assert torch.equal(candidates[i], single)
         assert torch.allclose(values[i], value)
+
+
+@pytest.mark.parametrize("kind", ["both", "theta"])
+@pytest.mark.parametrize("maximize", [True, False])
+def test_ensemble_averages_the_bounds_of_its_members(maximize, kind):
+    domain = make_domain(kind)
+    X = domain.sample(5, seed=1)
+    model = BayesianGP(num_samples=3, num_steps=10)(X, X[:, :1].sin(), None, BOUNDS)
+    acqf = StableOpt(model, domain, maximize=maximize)
+    candidates, found = acqf.optimize()
+    assert candidates.shape == (1, 2)
+    assert found.shape == ()
+    torch.testing.assert_close(acqf(candidates), found.unsqueeze(0))
+    x = domain.x_choices
+    if x is None:
+        x = torch.cat([domain.sample_x(200, seed=0), candidates[:, :1]])
+    points = domain.join(x.unsqueeze(-2), domain.theta_choices)
+    with torch.no_grad():
+        posterior = model.posterior(points.flatten(0, 1).unsqueeze(-2))
+    mean = posterior.mean[..., 0, 0].mean(dim=-1).view(points.shape[:2])
+    mean = -mean if maximize else mean
+    # The average of deviations, which is not the deviation of the mixture.
+    deviation = posterior.variance[..., 0, 0].sqrt().mean(dim=-1).view(points.shape[:2])
+    value, i = (mean - 2.0 * deviation).amax(dim=-1).min(dim=0)
+    j = (mean + 2.0 * deviation)[i].argmax()
+    torch.testing.assert_close(-found, value)
+    assert torch.equal(candidates[0], points[i, j])
 
 
 def test_first_stage_as_an_acquisition_function():
