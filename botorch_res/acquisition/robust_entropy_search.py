@@ -27,6 +27,7 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -99,7 +100,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         num_features: int = 512,
         method: str = "matheron",
         max_elements: int = 2**22,
-        seed: int | None = None,
+        seed: int | Sequence[int] | None = None,
     ) -> None:
         r"""Draw function samples, find their robust optima and condition on them.
 
@@ -118,7 +119,8 @@ class qRobustEntropySearch(AcquisitionFunction):
                 ``draw_fourier_samples``.
             max_elements: Candidates are evaluated in chunks, so that no tensor of more
                 than about so many elements is made.
-            seed: Makes the samples reproducible.
+            seed: Makes the samples reproducible. A batch of models may have one for
+                each, and then draws the samples of the single models.
 
         Example:
             >>> model = SingleTaskGP(train_X, train_Y)

@@ -4,6 +4,8 @@ A factory is called with data in the user's units and the bounds of the domain, 
 returns a model whose ``posterior`` is in the user's units again: the model carries the
 scaling of inputs to the unit cube and of outcomes to order one. Every factory accepts
 a single observation, repeated points, constant outcomes and outcomes of any magnitude.
+All but ``BayesianGP`` also accept a batch of data sets of equal size, ``batch_shape x n
+x d``: every member of the resulting batched model is the model of its own data set.
 
 - ``DefaultGP``: priors and bounds that keep a fit on few points sane; noise given or
   inferred. The one to use when nothing else is known.
@@ -98,9 +100,10 @@ class DefaultGP:
         """Fit a model.
 
         Args:
-            X: An ``n x d`` tensor of points.
-            Y: An ``n x 1`` tensor of observations.
-            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` to infer one.
+            X: A ``batch_shape x n x d`` tensor of points.
+            Y: A ``batch_shape x n x 1`` tensor of observations.
+            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` to
+                infer one.
             bounds: The ``2 x d`` bounds of the domain.
             seed: The seed of the restarts.
 
@@ -144,9 +147,9 @@ class MaximumLikelihoodGP:
         """Fit a model.
 
         Args:
-            X: An ``n x d`` tensor of points.
-            Y: An ``n x 1`` tensor of observations.
-            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` for
+            X: A ``batch_shape x n x d`` tensor of points.
+            Y: A ``batch_shape x n x 1`` tensor of observations.
+            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` for
                 ``noise_variance``.
             bounds: The ``2 x d`` bounds of the domain.
             seed: The seed of the restarts.
@@ -196,9 +199,9 @@ class FixedGP:
         """Build the model.
 
         Args:
-            X: An ``n x d`` tensor of points.
-            Y: An ``n x 1`` tensor of observations.
-            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` for
+            X: A ``batch_shape x n x d`` tensor of points.
+            Y: A ``batch_shape x n x 1`` tensor of observations.
+            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` for
                 ``noise_variance``.
             bounds: The ``2 x d`` bounds of the domain.
             seed: Ignored, nothing is drawn.
@@ -213,10 +216,12 @@ class FixedGP:
             raise BotorchTensorDimensionError(
                 f"Expected one `lengthscale` or {X.shape[-1]}, got {self.lengthscale}."
             )
+        batch_shape = X.shape[:-2]
+        signal_variance = torch.tensor(self.signal_variance, dtype=torch.double)
         return data.build(
             Hyperparameters(
-                lengthscale.expand(X.shape[-1]).to(bounds.device),
-                torch.tensor(self.signal_variance, dtype=torch.double),
+                lengthscale.expand(*batch_shape, X.shape[-1]).to(bounds.device),
+                signal_variance.expand(batch_shape),
                 None,
             ),
             SingleTaskGP,
@@ -260,6 +265,10 @@ class BayesianGP:
         Returns:
             The ensemble.
         """
+        if X.ndim != 2:
+            raise BotorchTensorDimensionError(
+                f"Expected `X` of shape n x d, one set of data, got {tuple(X.shape)}."
+            )
         used = max(1, len(X) - len(X) % self.refresh)
         data = ScaledData(X, Y, Yvar, bounds, self.min_noise, reference=Y[:used])
         noise = None if data.noise is None else data.noise[:used]
@@ -304,19 +313,22 @@ def _fit(
     """The mode of a posterior, or its priors' centre where the mode is degenerate."""
     mode, density = posterior.maximize(num_restarts, seed)
     found = posterior.natural(mode)
-    failed = not torch.isfinite(density).all()
-    empty = bool((found.signal_variance.sqrt() < _MIN_SIGNAL).any())
-    spiky = bool((found.lengthscale < _MIN_LENGTHSCALE).all(dim=-1).any())
-    if not (failed or empty or spiky):
+    failed = ~torch.isfinite(density)
+    empty = found.signal_variance.sqrt() < _MIN_SIGNAL
+    spiky = (found.lengthscale < _MIN_LENGTHSCALE).all(dim=-1)
+    degenerate = failed | empty | spiky
+    if not degenerate.any():
         return found
     fallback = posterior.natural(posterior.centre)
     warnings.warn(
-        f"The fit of the hyperparameters is degenerate: {found}, log density "
-        f"{density.min():.3g}. The model uses {fallback} instead.",
+        f"{int(degenerate.sum())} of {degenerate.numel()} fits of the hyperparameters "
+        f"are degenerate: {posterior.natural(mode[degenerate])}, log density "
+        f"{density[degenerate].min():.3g}. The model uses {fallback} instead.",
         OptimizationWarning,
         stacklevel=3,
     )
-    return fallback
+    mode = torch.where(degenerate.unsqueeze(-1), posterior.centre, mode)
+    return posterior.natural(mode)
 
 
 def _flat_prior(median: float, bounds: tuple[float, float]) -> LogNormalPrior:

@@ -102,11 +102,11 @@ class ScaledData:
     """Observations in the unit cube and of order one, and the way back.
 
     Attributes:
-        X: The ``n x d`` points in the unit cube.
-        y: The ``n`` scaled outcomes.
-        noise: The ``n`` variances of their noise, or ``None``.
-        offset: The ``1 x 1`` offset of the outcomes.
-        scale: The ``1 x 1`` scale of the outcomes.
+        X: The ``batch_shape x n x d`` points in the unit cube.
+        y: The ``batch_shape x n`` scaled outcomes.
+        noise: The ``batch_shape x n`` variances of their noise, or ``None``.
+        offset: The ``batch_shape x 1 x 1`` offset of the outcomes.
+        scale: The ``batch_shape x 1 x 1`` scale of the outcomes.
     """
 
     def __init__(
@@ -122,9 +122,10 @@ class ScaledData:
         """Scale observations.
 
         Args:
-            X: An ``n x d`` tensor of points.
-            Y: An ``n x 1`` tensor of observations.
-            Yvar: An ``n x 1`` tensor of noise variances, or ``None``.
+            X: A ``batch_shape x n x d`` tensor of points, each set of the batch with
+                observations of its own.
+            Y: A ``batch_shape x n x 1`` tensor of observations.
+            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None``.
             bounds: The ``2 x d`` bounds of the domain.
             min_noise: The smallest noise variance, in units of the scaled outcomes.
             standardize: Whether to scale the outcomes.
@@ -160,7 +161,8 @@ class ScaledData:
         """Build the model of these data with the given hyperparameters.
 
         Args:
-            values: The hyperparameters. Their batch shape becomes the model's.
+            values: The hyperparameters. Their batch shape becomes the model's; it is
+                that of the data, or any for a single set of data.
             model_class: The class of the model.
 
         Returns:
@@ -180,7 +182,7 @@ class ScaledData:
             # A little more than the floor, lest rounding on the way lowers it.
             floor = self._min_noise * (1 + 1e-5)
             variance = self.noise.clamp_min(floor) * self.scale.squeeze(-1).square()
-            noise = variance.unsqueeze(-1).expand(*batch_shape, *Y.shape)
+            noise = variance.unsqueeze(-1).expand(*batch_shape, *Y.shape[-2:])
         else:
             likelihood = GaussianLikelihood(
                 batch_shape=batch_shape, noise_constraint=GreaterThan(1e-8)
@@ -194,8 +196,8 @@ class ScaledData:
                 self.scale.expand(*batch_shape, 1, 1).clone(),
             )
         model = model_class(
-            X.expand(*batch_shape, *X.shape),
-            Y.expand(*batch_shape, *Y.shape),
+            X.expand(*batch_shape, *X.shape[-2:]),
+            Y.expand(*batch_shape, *Y.shape[-2:]),
             noise,
             likelihood=likelihood,
             mean_module=ZeroMean(batch_shape=batch_shape),
@@ -209,17 +211,19 @@ class ScaledData:
 
 def _check_data(X: Tensor, Y: Tensor, Yvar: Tensor | None, bounds: Tensor) -> None:
     """Raise unless the data can be modelled."""
-    if X.ndim != 2 or len(X) < 1 or bounds.shape != (2, X.shape[-1]):
+    if X.ndim < 2 or X.shape[-2] < 1 or bounds.shape != (2, X.shape[-1]):
         raise BotorchTensorDimensionError(
-            "Expected `X` of shape n x d with n of at least 1 and `bounds` of shape "
-            f"2 x d, got {tuple(X.shape)} and {tuple(bounds.shape)}."
+            "Expected `X` of shape batch_shape x n x d with n of at least 1 and "
+            f"`bounds` of shape 2 x d, got {tuple(X.shape)} and {tuple(bounds.shape)}."
         )
     for name, value in (("Y", Y), ("Yvar", Yvar)):
         if value is None:
             continue
-        if value.shape != (len(X), 1):
+        expected = (*X.shape[:-1], 1)
+        if value.shape != expected:
             raise BotorchTensorDimensionError(
-                f"Expected `{name}` of shape {len(X)} x 1, got {tuple(value.shape)}."
+                f"Expected `{name}` of shape {' x '.join(map(str, expected))}, got "
+                f"{tuple(value.shape)}."
             )
         if not torch.isfinite(value).all() or (name == "Yvar" and (value < 0).any()):
             raise InputDataError(

@@ -180,17 +180,19 @@ def _near_optima(optima: Tensor, domain: RobustDomain, filling: Tensor) -> Tenso
     """Robust optima and points near them.
 
     Args:
-        optima: ``C x d`` robust optima.
+        optima: ``batch_shape x C x d`` robust optima.
         domain: Their domain.
-        filling: ``n x d`` points that fill the domain: where they lie in their box
-            decides on the perturbation; every other point takes over their choice of
-            a finite set.
+        filling: ``batch_shape x n x d`` points that fill the domain: where they lie in
+            their box decides on the perturbation; every other point takes over their
+            choice of a finite set.
 
     Returns:
-        ``n x d`` points of the domain, the first ``C`` of them the optima.
+        ``batch_shape x n x d`` points of the domain, the first ``C`` of them the
+        optima.
     """
-    index = torch.arange(len(filling), device=filling.device)
-    base = optima[index % len(optima)]
+    count = optima.shape[-2]
+    index = torch.arange(filling.shape[-2], device=filling.device)
+    base = optima.index_select(-2, index % count)
     unit = normalize(filling, domain.bounds).clamp(1e-6, 1.0 - 1e-6)
     scale = unit.new_tensor(PERTURBATIONS)[index % len(PERTURBATIONS)].unsqueeze(-1)
     step = scale * torch.special.ndtri(unit)
@@ -206,7 +208,7 @@ def _near_optima(optima: Tensor, domain: RobustDomain, filling: Tensor) -> Tenso
         strict=True,
     ):
         parts.append(torch.where(other, of_filling, of_base) if finite else of_moved)
-    first = (index < len(optima)).unsqueeze(-1)
+    first = (index < count).unsqueeze(-1)
     return torch.where(first, base, domain.join(*parts))
 
 

@@ -24,10 +24,10 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from botorch.exceptions.errors import (
@@ -49,7 +49,10 @@ from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.models.stationary_kernel import StationaryKernel
 from botorch_res.sampling.expansion import Expansion
-from botorch_res.sampling.frequencies import draw_frequencies
+from botorch_res.sampling.frequencies import (
+    draw_frequencies,
+    draw_plain_frequencies,
+)
 from botorch_res.sampling.function import BatchFunction
 from botorch_res.sampling.grid import draw_grid_samples
 
@@ -59,7 +62,7 @@ def draw_fourier_samples(
     num_samples: int,
     num_features: int = 512,
     method: str = "matheron",
-    seed: int | None = None,
+    seed: int | Sequence[int] | None = None,
     domain: RobustDomain | None = None,
 ) -> BatchFunction:
     """Draw functions from the posterior of a Gaussian process.
@@ -72,7 +75,8 @@ def draw_fourier_samples(
         num_features: The number ``F`` of Fourier features, an even number.
         method: ``"matheron"`` or ``"weight"``, see the module's docstring.
         seed: Makes the functions reproducible, and leaves torch's global generator
-            as it is.
+            as it is. For a batch of models, several seeds may be given, one for each:
+            its functions are then those of the single model with that seed.
         domain: The domain of the problem, if known. For a kernel that has no Fourier
             features a fully finite domain is needed, and exact joint samples on it
             are drawn.
@@ -86,17 +90,24 @@ def draw_fourier_samples(
     """
     _check_arguments(num_samples, num_features, method, seed)
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
-    with _seeded(seed), torch.no_grad():
-        dim = view.original_inputs.shape[-1]
-        if domain is not None and domain.dim != dim:
-            raise BotorchTensorDimensionError(
-                f"Expected a `domain` with {dim} columns, as many as the inputs "
-                f"of the model have, got {domain.dim}."
-            )
+    dim = view.original_inputs.shape[-1]
+    if domain is not None and domain.dim != dim:
+        raise BotorchTensorDimensionError(
+            f"Expected a `domain` with {dim} columns, as many as the inputs "
+            f"of the model have, got {domain.dim}."
+        )
+    with torch.no_grad():
         if view.stationary_kernel is None:
-            return draw_grid_samples(view, num_samples, domain)
+            if isinstance(seed, Sequence):
+                raise UnsupportedError(
+                    "Expected one `seed` for a kernel without Fourier features, got "
+                    f"{len(seed)}."
+                )
+            with _seeded(seed):
+                return draw_grid_samples(view, num_samples, domain)
         space = read_space(view, view.stationary_kernel)
-        return _draw(view, space, num_samples, num_features, method)
+        random = _draw_random(view, num_samples, num_features, seed)
+        return _draw(view, space, random, method)
 
 
 class StationarySpace(NamedTuple):
@@ -202,38 +213,91 @@ def build_expansion(
     )
 
 
-def _draw(
+class RandomNumbers(NamedTuple):
+    """All that is random in function samples.
+
+    Attributes:
+        frequencies: ``batch_shape x F / 2 x d`` draws from the spectral density.
+        normal: ``batch_shape x C x (F + t)`` standard normal numbers, for the weights
+            of the features and the noise of the observations.
+    """
+
+    frequencies: Tensor
+    normal: Tensor
+
+
+def _draw_random(
     view: ExactGPView,
-    space: StationarySpace,
     num_samples: int,
     num_features: int,
-    method: str,
+    seed: int | Sequence[int] | None,
+) -> RandomNumbers:
+    """Draw what is random.
+
+    Args:
+        view: The model.
+        num_samples: The number ``C`` of functions.
+        num_features: The number ``F`` of features.
+        seed: One seed for all, or one for each model of the batch.
+
+    Returns:
+        The random numbers.
+    """
+    inputs = view.train_inputs
+    kernel: Any = view.covar_module
+
+    def draw(kernel: Any, batch_shape: torch.Size) -> RandomNumbers:
+        return RandomNumbers(
+            draw_plain_frequencies(kernel, inputs.shape[-1], num_features // 2),
+            torch.randn(
+                *batch_shape,
+                num_samples,
+                num_features + inputs.shape[-2],
+                dtype=inputs.dtype,
+                device=inputs.device,
+            ),
+        )
+
+    if not isinstance(seed, Sequence):
+        with _seeded(seed):
+            return draw(kernel, view.batch_shape)
+    if view.batch_shape != (len(seed),):
+        raise InputDataError(
+            f"Expected one `seed`, or as many as there are models in the batch, got "
+            f"{len(seed)} for a model of batch shape {tuple(view.batch_shape)}."
+        )
+    single = kernel[0] if kernel.batch_shape else kernel
+    # Generators know no batches. The arithmetic that follows is one batch again.
+    members = []
+    for own in seed:
+        with _seeded(own):
+            members.append(draw(single, torch.Size()))
+    frequencies, normal = zip(*members, strict=True)
+    return RandomNumbers(torch.stack(frequencies), torch.stack(normal))
+
+
+def _draw(
+    view: ExactGPView, space: StationarySpace, random: RandomNumbers, method: str
 ) -> Expansion:
-    """Draw prior samples and condition them on the observations.
+    """Make prior samples and condition them on the observations.
 
     Args:
         view: The model.
         space: Its space.
-        num_samples: The number ``C`` of functions.
-        num_features: The number ``F`` of features.
+        random: The random numbers.
         method: ``"matheron"`` or ``"weight"``.
 
     Returns:
         ``batch_shape x C`` functions.
     """
-    inputs = view.train_inputs
-    frequencies, share = draw_frequencies(view, space.smoothness, num_features // 2)
+    num_frequencies = random.frequencies.shape[-2]
+    frequencies, share = draw_frequencies(
+        view, space.smoothness, num_frequencies, random.frequencies
+    )
     amplitude = (space.variance * share.unsqueeze(-2)).sqrt().tile(2)
     phase = space.centers @ frequencies.mT
     features = amplitude * torch.cat([phase.cos(), phase.sin()], dim=-1)
-    normal = torch.randn(
-        *view.batch_shape,
-        num_samples,
-        num_features + inputs.shape[-2],
-        dtype=inputs.dtype,
-        device=inputs.device,
-    )
-    weights, noise = normal.tensor_split([num_features], dim=-1)
+    weights, noise = random.normal.tensor_split([2 * num_frequencies], dim=-1)
     noise = view.noise.unsqueeze(-2).sqrt() * noise
     residual = view.residual.unsqueeze(-2) - weights @ features.mT - noise
     if method == "matheron":
@@ -282,7 +346,8 @@ def _check_arguments(
             "Expected `num_features` to be a positive even number, got "
             f"{num_features!r}."
         )
-    if not (seed is None or isinstance(seed, Integral)):
+    seeds = seed if isinstance(seed, list | tuple) else [seed]
+    if seed is not None and not all(isinstance(own, Integral) for own in seeds):
         raise InputDataError(
             f"Expected `seed` to be a whole number or None, got {seed!r}."
         )

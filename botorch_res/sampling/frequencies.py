@@ -39,8 +39,30 @@ from torch import Tensor
 from botorch_res.models import ExactGPView
 
 
+def draw_plain_frequencies(kernel: Any, dim: int, num_frequencies: int) -> Tensor:
+    """Draw from the spectral density of a stationary kernel.
+
+    Args:
+        kernel: A squared exponential or Matern kernel, with or without a scale.
+        dim: The number ``d`` of its inputs.
+        num_frequencies: The number of frequencies.
+
+    Returns:
+        ``batch_shape x num_frequencies x d`` angular frequencies in units of the
+        lengthscales, whose values do not matter.
+    """
+    features = gen_kernel_features(
+        kernel, num_inputs=dim, num_outputs=2 * num_frequencies
+    )
+    weight: Tensor = features.weight
+    return weight
+
+
 def draw_frequencies(
-    view: ExactGPView, smoothness: float, num_frequencies: int
+    view: ExactGPView,
+    smoothness: float,
+    num_frequencies: int,
+    drawn: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Draw frequencies, and the shares of the features that belong to them.
 
@@ -48,6 +70,8 @@ def draw_frequencies(
         view: A model with a stationary kernel.
         smoothness: Matern's ``nu``, infinite for the squared exponential.
         num_frequencies: The number of frequencies, half of that of the features.
+        drawn: Frequencies from the kernel's spectral density, which are to be
+            stretched; they are drawn here if ``None``.
 
     Returns:
         ``batch_shape x num_frequencies x d`` angular frequencies in units of the
@@ -55,10 +79,9 @@ def draw_frequencies(
         variance, which are 1 in sum on average.
     """
     dim = view.train_inputs.shape[-1]
-    kernel: Any = view.covar_module
-    drawn = gen_kernel_features(
-        kernel, num_inputs=dim, num_outputs=2 * num_frequencies
-    ).weight.expand(*view.batch_shape, num_frequencies, dim)
+    if drawn is None:
+        drawn = draw_plain_frequencies(view.covar_module, dim, num_frequencies)
+    drawn = drawn.expand(*view.batch_shape, num_frequencies, dim)
     tail = 1.0 if math.isinf(smoothness) else 2.0
     stretch = 1.0 + tail * math.sqrt(2.0 / dim)
     # Alternating points of a Sobol sequence lie on either side of the origin, which is
