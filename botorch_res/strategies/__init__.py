@@ -33,6 +33,11 @@ from botorch_res.strategies.knowledge_gradient import KnowledgeGradientStrategy
 from botorch_res.strategies.non_robust import NonRobustStrategy
 from botorch_res.strategies.random import RandomStrategy
 from botorch_res.strategies.recommendation import Recommendation, WorstCaseBand
+from botorch_res.strategies.replicates import (
+    propose_replicates,
+    recommend_replicates,
+    supports_replicates,
+)
 from botorch_res.strategies.robust_entropy_search import RobustEntropySearchStrategy
 from botorch_res.strategies.stable_opt import StableOptStrategy
 from botorch_res.strategies.thompson import ThompsonStrategy
@@ -55,5 +60,8 @@ __all__ = [
     "WorstCaseImprovementStrategy",
     "available_strategies",
     "make_strategy",
+    "propose_replicates",
+    "recommend_replicates",
     "register_strategy",
+    "supports_replicates",
 ]

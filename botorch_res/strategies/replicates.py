@@ -1,0 +1,159 @@
+r"""Replicates of an experiment as one batch.
+
+To compare strategies one runs each on the same problem from many seeds. ``S`` such runs
+are one tensor program here: a batched model, fitted in one go; a batched acquisition
+function, in which every member has its own function samples; a batched search for the
+candidates; a batched min-max recommendation. Member ``s`` takes the step which the
+strategy would take on the data of member ``s`` alone with seed ``s``, up to rounding
+and to the grids of the min-max searches, which are as fine as the roughest member asks.
+
+All runs have the same domain and the same number of observations, the model factory
+has to accept batches of data, as all but ``BayesianGP`` do, and no points are pending.
+
+Example:
+    >>> strategy = make_strategy("res", domain, maximize=False, num_samples=1)
+    >>> X = torch.stack([domain.sample(3, seed=s) for s in range(32)])
+    >>> Y = problem(X).unsqueeze(-1)
+    >>> points = propose_replicates(strategy, X, Y, seeds=range(32))
+    >>> best = recommend_replicates(strategy, X, Y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, UnsupportedError
+from torch import Tensor
+
+from botorch_res.acquisition import StableOpt, qRobustEntropySearch
+from botorch_res.models import BayesianGP, ExactGPView
+from botorch_res.optim.optimize_replicates import optimize_replicates
+from botorch_res.optim.robust_optimum import RobustOptimum, robust_optimum
+from botorch_res.sampling import draw_fourier_samples, posterior_mean
+from botorch_res.strategies.base import Strategy
+from botorch_res.strategies.random import RandomStrategy
+from botorch_res.strategies.robust_entropy_search import RobustEntropySearchStrategy
+from botorch_res.strategies.stable_opt import StableOptStrategy
+from botorch_res.strategies.thompson import ThompsonStrategy
+
+
+def supports_replicates(strategy: Strategy) -> bool:
+    """Whether the runs of a strategy can be one batch.
+
+    Args:
+        strategy: The strategy.
+
+    Returns:
+        Whether ``propose_replicates`` knows its class and its models can be batched.
+    """
+    known = _propose.dispatch(type(strategy)) is not _propose.dispatch(object)
+    return known and not isinstance(strategy.model_factory, BayesianGP)
+
+
+def propose_replicates(
+    strategy: Strategy, X: Tensor, Y: Tensor, seeds: Sequence[int]
+) -> Tensor:
+    """Propose the next point of every run.
+
+    Args:
+        strategy: The strategy, for which ``supports_replicates`` holds.
+        X: An ``S x t x d`` tensor of evaluated points.
+        Y: An ``S x t x 1`` tensor of their observed values.
+        seeds: ``S`` seeds of whatever the strategy draws.
+
+    Returns:
+        An ``S x d`` tensor of points of the domain.
+    """
+    _check(X, Y)
+    if len(seeds) != len(X):
+        raise BotorchTensorDimensionError(
+            f"Expected {len(X)} `seeds`, one for each run, got {len(seeds)}."
+        )
+    points: Tensor = _propose(strategy, X, Y, list(seeds))
+    return points
+
+
+def recommend_replicates(strategy: Strategy, X: Tensor, Y: Tensor) -> RobustOptimum:
+    """Recommend the robust optimum of the posterior mean of every run.
+
+    Args:
+        strategy: Any strategy whose model factory accepts batches of data.
+        X: An ``S x t x d`` tensor of evaluated points.
+        Y: An ``S x t x 1`` tensor of their observed values.
+
+    Returns:
+        The ``S x d_x`` controllable parts, their ``S x d_theta`` worst cases and the
+        ``S`` predicted values.
+    """
+    _check(X, Y)
+    view = ExactGPView(strategy.fit(X, Y), negate=strategy.maximize)
+    best = robust_optimum(posterior_mean(view), strategy.domain)
+    sign = -1.0 if strategy.maximize else 1.0
+    return RobustOptimum(
+        best.x.squeeze(-2), best.theta.squeeze(-2), sign * best.value.squeeze(-1)
+    )
+
+
+def _check(X: Tensor, Y: Tensor) -> None:
+    """Raise unless the data are those of several runs."""
+    if X.ndim != 3 or Y.shape != (*X.shape[:-1], 1):
+        raise BotorchTensorDimensionError(
+            "Expected `X` of shape S x t x d and `Y` of shape S x t x 1, got "
+            f"{tuple(X.shape)} and {tuple(Y.shape)}."
+        )
+
+
+@singledispatch
+def _propose(strategy: Strategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+    """Propose the next point of every run."""
+    raise UnsupportedError(
+        "Expected a strategy whose runs can be one batch, got "
+        f"{type(strategy).__name__}."
+    )
+
+
+@_propose.register
+def _(
+    strategy: RobustEntropySearchStrategy, X: Tensor, Y: Tensor, seeds: list[int]
+) -> Tensor:
+    acqf = qRobustEntropySearch(
+        strategy.fit(X, Y),
+        strategy.domain,
+        num_samples=strategy.num_samples,
+        maximize=strategy.maximize,
+        seed=seeds,
+    )
+    candidates, _ = optimize_replicates(
+        acqf,
+        strategy.domain,
+        seeds,
+        num_restarts=strategy.num_restarts,
+        raw_samples=strategy.raw_samples,
+    )
+    return candidates
+
+
+@_propose.register
+def _(strategy: StableOptStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+    rule = StableOpt(
+        strategy.fit(X, Y),
+        strategy.domain,
+        beta=strategy.sqrt_beta**2,
+        maximize=strategy.maximize,
+    )
+    return rule.optimize()[0].squeeze(-2)
+
+
+@_propose.register
+def _(strategy: ThompsonStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+    view = ExactGPView(strategy.fit(X, Y), negate=strategy.maximize)
+    samples = draw_fourier_samples(view, num_samples=1, seed=seeds)
+    optimum = robust_optimum(samples, strategy.domain)
+    return strategy.domain.join(optimum.x, optimum.theta).squeeze(-2)
+
+
+@_propose.register
+def _(strategy: RandomStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+    return torch.cat([strategy.domain.sample(1, seed=seed) for seed in seeds])

@@ -1,0 +1,279 @@
+"""The oracle of a batch of replicates is the single run of each of its members."""
+
+from operator import attrgetter
+
+import pytest
+import torch
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
+from botorch.exceptions.warnings import OptimizationWarning
+from botorch.models import SingleTaskGP
+from gpytorch.kernels import LinearKernel, MaternKernel
+
+from botorch_res import RobustDomain
+from botorch_res.acquisition import qRobustEntropySearch
+from botorch_res.models import (
+    BayesianGP,
+    DefaultGP,
+    FixedGP,
+    MaximumLikelihoodGP,
+)
+from botorch_res.optim import (
+    mean_function,
+    optimize_replicates,
+    optimize_robust_acqf,
+    recommend_robust_optimum,
+)
+from botorch_res.sampling import draw_fourier_samples, posterior_mean
+from botorch_res.strategies import (
+    make_strategy,
+    propose_replicates,
+    recommend_replicates,
+    supports_replicates,
+)
+
+SEEDS = [3, 11, 5]
+FACTORY = FixedGP(0.25)
+DOUBLE = {"dtype": torch.double}
+
+
+def wave(X):
+    """A function without symmetries, so that no two worst cases tie."""
+    return ((6.0 * X[..., 0] + 1.0).sin() + (5.0 * X[..., 1] - 2.0 * X[..., 0]).cos())[
+        ..., None
+    ]
+
+
+def make_domain(kind="free"):
+    bounds = torch.tensor([[0.0, -1.0], [2.0, 1.0]], **DOUBLE)
+    x = torch.tensor([[0.1], [0.7], [1.2], [1.9]], **DOUBLE) if "x" in kind else None
+    theta = torch.tensor([[-0.8], [0.15], [0.6]], **DOUBLE) if "t" in kind else None
+    return RobustDomain(bounds, [1], x_choices=x, theta_choices=theta)
+
+
+def make_data(domain, t=6):
+    X = torch.stack([domain.sample(t, seed=seed) for seed in SEEDS])
+    return X, wave(X)
+
+
+@pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_members_gain_the_information_of_single_runs(kind, maximize):
+    domain = make_domain(kind)
+    X, Y = make_data(domain)
+    options = {"num_samples": 2, "maximize": maximize}
+    strategy = make_strategy(
+        "res",
+        domain,
+        model_factory=FACTORY,
+        num_restarts=3,
+        raw_samples=32,
+        **options,
+    )
+    together = propose_replicates(strategy, X, Y, SEEDS)
+    for i, seed in enumerate(SEEDS):
+        alone = strategy.propose(X[i], Y[i], seed=seed)
+        acqf = qRobustEntropySearch(
+            strategy.fit(X[i], Y[i]), domain, seed=seed, **options
+        )
+        values = acqf(torch.stack([together[i : i + 1], alone]))
+        # A maximum on a kink is reached up to the last steps of the search.
+        torch.testing.assert_close(together[i], alone[0], rtol=0, atol=1e-3)
+        torch.testing.assert_close(values[0], values[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["free", "t"])
+def test_batched_information_gain_is_that_of_single_models(kind):
+    domain = make_domain(kind)
+    X, Y = make_data(domain)
+    options = {"num_samples": 2, "maximize": False}
+    points = domain.sample(60, seed=1).view(20, 3, 1, 2)
+    batch = qRobustEntropySearch(
+        FACTORY(X, Y, None, domain.bounds), domain, seed=SEEDS, **options
+    )(points)
+    for i, seed in enumerate(SEEDS):
+        alone = qRobustEntropySearch(
+            FACTORY(X[i], Y[i], None, domain.bounds), domain, seed=seed, **options
+        )(points[:, i])
+        torch.testing.assert_close(batch[:, i], alone, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("name", ["stable_opt", "thompson", "random"])
+def test_members_take_the_steps_of_single_runs(kind, maximize, name):
+    domain = make_domain(kind)
+    X, Y = make_data(domain)
+    strategy = make_strategy(name, domain, maximize=maximize, model_factory=FACTORY)
+    together = propose_replicates(strategy, X, Y, SEEDS)
+    single = [
+        strategy.propose(*data, seed=seed)
+        for *data, seed in zip(X, Y, SEEDS, strict=True)
+    ]
+    torch.testing.assert_close(together, torch.cat(single), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["free", "t"])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_recommendations_are_those_of_single_runs(kind, maximize):
+    domain = make_domain(kind)
+    X, Y = make_data(domain)
+    strategy = make_strategy(
+        "res", domain, maximize=maximize, model_factory=DefaultGP()
+    )
+    together = recommend_replicates(strategy, X, Y)
+    for i, data in enumerate(zip(X, Y, strict=True)):
+        alone = recommend_robust_optimum(strategy.fit(*data), domain, maximize)
+        torch.testing.assert_close(together.x[i], alone.x, rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.value[i], alone.value, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        FACTORY,
+        DefaultGP(min_noise=1e-3),
+        MaximumLikelihoodGP(),
+        FixedGP([0.2, 0.4], 2.0),
+    ],
+)
+@pytest.mark.parametrize("noise", [None, 0.01])
+def test_batched_models_are_those_of_each_data_set(factory, noise):
+    domain = make_domain()
+    X, Y = make_data(domain, t=12)
+    Y = Y * torch.tensor([1.0, 100.0, 1e-3], **DOUBLE).view(-1, 1, 1)
+    Yvar = None if noise is None else (noise * Y.std(-2, keepdim=True)).square()
+    Yvar = None if Yvar is None else Yvar.expand_as(Y)
+    batch = factory(X, Y, Yvar, domain.bounds, seed=1)
+    points = domain.sample(7, seed=9)
+    together = posterior_mean(batch)(points).squeeze(-2)
+    assert batch.batch_shape == (3,)
+    for i in range(3):
+        own = None if Yvar is None else Yvar[i]
+        model = factory(X[i], Y[i], own, domain.bounds, seed=1)
+        alone = mean_function(model)(points).squeeze()
+        spread = Y[i].std()
+        torch.testing.assert_close(
+            together[i] / spread, alone / spread, rtol=0, atol=1e-4
+        )
+        for name in ("outputscale", "base_kernel.lengthscale"):
+            ours, theirs = map(
+                attrgetter(name), (batch.covar_module, model.covar_module)
+            )
+            torch.testing.assert_close(ours[i], theirs, rtol=1e-2, atol=0)
+
+
+def test_only_degenerate_fits_of_a_batch_are_replaced():
+    domain = make_domain()
+    X, Y = make_data(domain)
+    Y[1] = 0.0
+    factory = MaximumLikelihoodGP(standardize=False)
+    with pytest.warns(OptimizationWarning, match="1 of 3 fits"):
+        batch = factory(X, Y, None, domain.bounds)
+    alone = factory(X[0], Y[0], None, domain.bounds)
+    scale = batch.covar_module.outputscale
+    torch.testing.assert_close(scale[0], alone.covar_module.outputscale)
+    assert scale[1] == 1.0
+
+
+@pytest.mark.parametrize("method", ["matheron", "weight"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_samples_with_seeds_are_those_of_single_models(method, shared):
+    domain = make_domain()
+    X, Y = make_data(domain)
+
+    def model(X, Y, batch_shape):
+        X = (X - domain.bounds[0]) / 2.0
+        Y = (Y - Y.mean(-2, keepdim=True)) / Y.std(-2, keepdim=True)
+        kernel = MaternKernel(
+            2.5, ard_num_dims=2, batch_shape=torch.Size() if shared else batch_shape
+        )
+        kernel.double().lengthscale = 0.4
+        return SingleTaskGP(
+            X, Y, torch.full_like(Y, 1e-3), covar_module=kernel, outcome_transform=None
+        ).eval()
+
+    options = {"num_features": 64, "method": method}
+    batch = draw_fourier_samples(model(X, Y, X.shape[:-2]), 2, seed=SEEDS, **options)
+    points = (domain.sample(7, seed=9) - domain.bounds[0]) / 2.0
+    for i, seed in enumerate(SEEDS):
+        alone = draw_fourier_samples(
+            model(X[i], Y[i], torch.Size()), 2, seed=seed, **options
+        )
+        torch.testing.assert_close(batch(points)[i], alone(points))
+
+
+def test_seeds_have_to_match_the_batch():
+    domain = make_domain("xt")
+    X, Y = make_data(domain)
+    batch = FACTORY(X, Y, None, domain.bounds)
+    with pytest.raises(InputDataError, match=r"got 2 for a model of batch shape \(3,"):
+        draw_fourier_samples(batch, 1, seed=[0, 1])
+    with pytest.raises(InputDataError, match=r"got \[0, None, 1\]"):
+        draw_fourier_samples(batch, 1, seed=[0, None, 1])
+    kernel = LinearKernel(batch_shape=torch.Size([3])).double()
+    unit = (X - domain.bounds[0]) / 2.0
+    linear = SingleTaskGP(unit, Y, torch.full_like(Y, 0.1), covar_module=kernel).eval()
+    with pytest.raises(UnsupportedError, match="without Fourier features, got 3"):
+        draw_fourier_samples(linear, 1, seed=SEEDS, domain=domain)
+
+
+@pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
+def test_search_without_sampled_optima_and_in_small_chunks(kind):
+    domain = make_domain(kind)
+    X, Y = make_data(domain)
+    options = {"num_samples": 2, "maximize": False}
+    batch = qRobustEntropySearch(
+        FACTORY(X, Y, None, domain.bounds), domain, seed=SEEDS, **options
+    )
+    del batch.robust_optimizers
+    limits = {"num_restarts": 2, "raw_samples": 16}
+    candidates, values = optimize_replicates(
+        batch, domain, SEEDS, batch_limit=7, max_choices=4, **limits
+    )
+    assert candidates.shape == (3, 2)
+    for i, seed in enumerate(SEEDS):
+        alone = qRobustEntropySearch(
+            FACTORY(X[i], Y[i], None, domain.bounds), domain, seed=seed, **options
+        )
+        del alone.robust_optimizers
+        candidate, value = optimize_robust_acqf(
+            alone, domain, seed=seed, batch_limit=4, **limits
+        )
+        torch.testing.assert_close(candidates[i], candidate[0], rtol=0, atol=1e-3)
+        torch.testing.assert_close(values[i], value, rtol=0, atol=1e-4)
+
+
+def test_search_refuses_bad_arguments_and_values():
+    domain = make_domain("xt")
+    X, Y = make_data(domain)
+    batch = qRobustEntropySearch(
+        FACTORY(X, Y, None, domain.bounds), domain, num_samples=1, seed=SEEDS
+    )
+    with pytest.raises(InputDataError, match="`raw_samples` of at least 8, got 2"):
+        optimize_replicates(batch, domain, SEEDS, raw_samples=2)
+    batch.forward = lambda X: torch.full(X.shape[:2], torch.nan, **DOUBLE)
+    with pytest.raises(RuntimeError, match="36 of 36 values of qRobust"):
+        optimize_replicates(batch, domain, SEEDS)
+
+
+def test_what_cannot_be_one_batch_is_refused():
+    domain = make_domain()
+    X, Y = make_data(domain)
+    res = make_strategy("res", domain, maximize=False, model_factory=FACTORY)
+    assert supports_replicates(res)
+    with pytest.raises(BotorchTensorDimensionError, match="got 2"):
+        propose_replicates(res, X, Y, [0, 1])
+    with pytest.raises(BotorchTensorDimensionError, match=r"got \(6, 2\)"):
+        recommend_replicates(res, X[0], Y[0])
+    improvement = make_strategy("expected_improvement", domain, maximize=False)
+    with pytest.raises(UnsupportedError, match="got ExpectedImprovementStrategy"):
+        propose_replicates(improvement, X, Y, SEEDS)
+    bayesian = BayesianGP(num_samples=2)
+    ensemble = make_strategy("res", domain, maximize=False, model_factory=bayesian)
+    assert not supports_replicates(ensemble)
+    with pytest.raises(BotorchTensorDimensionError, match="one set of data"):
+        bayesian(X, Y, None, domain.bounds)
