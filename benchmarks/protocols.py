@@ -1,0 +1,216 @@
+"""The problems of the regret benchmark, and how each is run.
+
+The numbers are those of the paper [Weichert2024robust]_; every one of them is a field
+of ``Protocol`` or an option of the command line. Where the paper scales the outputs of
+a problem to mean 0 and variance 1, its values and regrets are in these units.
+
+References:
+.. [Weichert2024robust]
+    D. Weichert, A. Kister, S. Houben, P. Link and G. Ernis. Robust Entropy Search for
+    Safe Efficient Bayesian Optimization. Uncertainty in Artificial Intelligence, 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from botorch_res.models import BayesianGP, FixedGP, MaximumLikelihoodGP, ModelFactory
+from botorch_res.test_functions import (
+    DeepDrawing,
+    RobotPushing,
+    RobustBranin,
+    RobustEggholder,
+    RobustHartmann3,
+    RobustPolynomial,
+    RobustTestProblem,
+    SinusLinear,
+    WithinModel,
+)
+
+# Points from which the mean and the spread of a problem are computed.
+NUM_POINTS = 4096
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a problem is run.
+
+    Attributes:
+        make: Makes the problem of a seed.
+        model_factory: The model.
+        num_initial: The number of random points to start from.
+        iterations: The number of points that a strategy then chooses.
+        num_seeds: The number of runs.
+        same_domain: Whether all seeds have the same domain, so that their runs can be
+            one batch.
+        offset: Subtracted from the outputs.
+        scale: The outputs are then divided by it.
+        noise_std: The standard deviation of noise that is added to the outputs.
+    """
+
+    make: Callable[[int], RobustTestProblem]
+    model_factory: ModelFactory
+    num_initial: int = 1
+    iterations: int = 50
+    num_seeds: int = 50
+    same_domain: bool = True
+    offset: float = 0.0
+    scale: float = 1.0
+    noise_std: float = 0.0
+
+
+@dataclass
+class Objective:
+    """One run's problem in the units of its protocol.
+
+    Attributes:
+        problem: The problem.
+        protocol: The protocol.
+        seed: The seed of the problem, of the initial points and of the noise.
+    """
+
+    problem: RobustTestProblem
+    protocol: Protocol
+    seed: int
+
+    def __call__(self, X: Tensor, iteration: int) -> Tensor:
+        """Evaluate the problem.
+
+        Args:
+            X: ``n x d`` points.
+            iteration: The number of the evaluation, which decides on the noise.
+
+        Returns:
+            ``n`` values.
+        """
+        generator = torch.Generator().manual_seed(1000 * self.seed + iteration)
+        noise = torch.randn(len(X), generator=generator, dtype=X.dtype)
+        return self._scaled(self.problem(X)) + self.protocol.noise_std * noise
+
+    def robust_regret(self, x: Tensor) -> Tensor:
+        """How far the worst case of ``x`` is from the best one, ``|g(x) - f*|``.
+
+        Args:
+            x: ``n x d_x`` controllable parts.
+
+        Returns:
+            ``n`` regrets.
+        """
+        value = self.problem.worst_case_value(x)
+        return (value - self.problem.robust_optimal_value).abs() / self.protocol.scale
+
+    def inference_regret(self, z: Tensor) -> Tensor:
+        """How far the value at ``z`` is from the best worst case, ``|f(z) - f*|``.
+
+        Args:
+            z: ``n x d`` points.
+
+        Returns:
+            ``n`` regrets.
+        """
+        value = self.problem(z, noise=False)
+        return (value - self.problem.robust_optimal_value).abs() / self.protocol.scale
+
+    def _scaled(self, values: Tensor) -> Tensor:
+        return (values - self.protocol.offset) / self.protocol.scale
+
+
+def standardised(problem: type[RobustTestProblem], **settings: object) -> Protocol:
+    """The protocol of a problem whose outputs have mean 0 and variance 1.
+
+    Args:
+        problem: The class of the problem.
+        settings: The other fields of ``Protocol``.
+
+    Returns:
+        The protocol, with hyperparameters by maximum likelihood in every iteration.
+    """
+    instance = problem()
+    values = instance(instance.domain.sample(NUM_POINTS, seed=0))
+    return Protocol(
+        make=lambda seed: instance,
+        model_factory=MaximumLikelihoodGP(noise_variance=1e-3, standardize=False),
+        offset=float(values.mean()),
+        scale=float(values.std()),
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def polynomial_points() -> tuple[Tensor, Tensor]:
+    """The 500 points below 15 on which the polynomial's hyperparameters were fitted.
+
+    Returns:
+        The points and their values.
+    """
+    problem = RobustPolynomial()
+    X = problem.domain.sample(NUM_POINTS, seed=0)
+    Y = problem(X)
+    low = (Y < 15.0).nonzero().squeeze(-1)[:500]
+    return X[low], Y[low]
+
+
+def polynomial() -> Protocol:
+    """The protocol of the polynomial: hyperparameters fixed beforehand.
+
+    They are the best of 16 local searches for the maximum likelihood of
+    ``polynomial_points``, which takes ``MaximumLikelihoodGP`` about 15 s.
+
+    Returns:
+        The protocol.
+    """
+    _, Y = polynomial_points()
+    instance = RobustPolynomial()
+    return Protocol(
+        make=lambda seed: instance,
+        model_factory=FixedGP([0.1092, 0.0643, 0.5536, 0.2333], 1.3874, 1e-3),
+        num_initial=10,
+        iterations=100,
+        num_seeds=100,
+        offset=float(Y.mean()),
+        scale=float(Y.std()),
+    )
+
+
+# Made when they are asked for: some of them evaluate their problem first.
+PROTOCOLS: dict[str, Callable[[], Protocol]] = {
+    "within_model": lambda: Protocol(
+        make=lambda seed: WithinModel(seed=seed),
+        model_factory=FixedGP(0.1, 1.0, 1e-3),
+    ),
+    "branin": lambda: standardised(RobustBranin),
+    "sinus_linear": lambda: standardised(SinusLinear, iterations=60),
+    "eggholder": lambda: standardised(RobustEggholder, iterations=80),
+    "hartmann3": lambda: standardised(RobustHartmann3, num_seeds=100),
+    "polynomial": polynomial,
+    "robot_pushing": lambda: Protocol(
+        make=lambda seed: RobotPushing(seed=seed),
+        model_factory=BayesianGP(refresh=10),
+        num_initial=2,
+        iterations=100,
+        num_seeds=30,
+        same_domain=False,
+    ),
+    "deep_drawing": lambda: standardised(DeepDrawing, iterations=25, num_seeds=30),
+}
+
+
+@cache
+def protocol(name: str) -> Protocol:
+    """The protocol of a problem.
+
+    Args:
+        name: A key of ``PROTOCOLS``.
+
+    Returns:
+        The protocol.
+    """
+    if name not in PROTOCOLS:
+        raise ValueError(
+            f"Expected a problem among {', '.join(PROTOCOLS)}, got {name!r}."
+        )
+    return PROTOCOLS[name]()

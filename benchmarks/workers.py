@@ -1,0 +1,172 @@
+"""Units of work on local processes or on a Dask cluster, with an estimate of the rest.
+
+Every unit writes its own file, so that a run can be stopped at any time and started
+again. On a cluster the workers have to see the folder of the results.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import (
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    as_completed,
+)
+from contextlib import contextmanager
+
+from benchmarks.regret import Unit, in_words, read_unit, run_unit
+
+
+class Inline(Executor):
+    """Does the work at once, in this process."""
+
+    def submit(self, fn, /, *args, **kwargs):  # noqa: ANN001, ANN201
+        """Call a function.
+
+        Args:
+            fn: The function.
+            args: Its arguments.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            A future that is done.
+        """
+        future: Future = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@contextmanager
+def open_executor(workers: int, dask: str | None) -> Iterator[Executor]:
+    """Open the processes that do the work.
+
+    Args:
+        workers: The number of local processes; with 0 the work is done in this one.
+        dask: The address of a Dask scheduler, used instead.
+
+    Yields:
+        The executor.
+    """
+    if dask is not None:
+        from distributed import Client
+
+        with Client(dask) as client:
+            yield client.get_executor()
+    elif workers == 0:
+        yield Inline()
+    else:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+            yield pool
+
+
+def run_units(units: list[Unit], workers: int = 0, dask: str | None = None) -> int:
+    """Run units, and say how long the rest will take.
+
+    Args:
+        units: The units.
+        workers: The number of local processes; with 0 the work is done in this one.
+        dask: The address of a Dask scheduler, used instead.
+
+    Returns:
+        The number of units that failed.
+    """
+    estimate = Estimate(units)
+    failures = 0
+    with open_executor(workers, dask) as executor:
+        for unit, future in _submit(executor, units):
+            try:
+                future.result()
+                outcome = "done"
+            except Exception as error:  # one unit's failure is not that of the others
+                failures += 1
+                outcome = f"FAILED with {type(error).__name__}: {error}"
+            estimate.finish(unit)
+            print(
+                f"[{estimate.num_finished}/{len(units)}] {unit.description}: {outcome}; "
+                f"{in_words(estimate.seconds_left())} left",
+                file=sys.stderr,
+                flush=True,
+            )
+    return failures
+
+
+def _submit(executor: Executor, units: list[Unit]) -> Iterator[tuple[Unit, Future]]:
+    """Submit all units; yield each as it is finished."""
+    if isinstance(executor, Inline):
+        for unit in units:
+            yield unit, executor.submit(run_unit, unit)
+        return
+    futures = {executor.submit(run_unit, unit): unit for unit in units}
+    for future in as_completed(futures):
+        yield futures[future], future
+
+
+class Estimate:
+    """How long the rest will take.
+
+    An iteration of a unit counts as long as those made so far of the same problem and
+    strategy did, or as all did on average if there are none. What the estimate needs it
+    reads from the files, so that earlier runs count, too.
+
+    Attributes:
+        num_finished: The number of finished units.
+    """
+
+    def __init__(self, units: list[Unit]) -> None:
+        """Begin to measure.
+
+        Args:
+            units: All units.
+        """
+        self.units = list(units)
+        self.num_finished = 0
+        self.start = time.monotonic()
+        self.at_start = self._work()
+
+    def finish(self, unit: Unit) -> None:
+        """Take note of a finished unit.
+
+        Args:
+            unit: The unit.
+        """
+        self.units.remove(unit)
+        self.num_finished += 1
+
+    def seconds_left(self) -> float:
+        """The time that the rest will take at the pace so far."""
+        left = self._work()
+        done = self.at_start - left
+        if done <= 0.0:
+            return 0.0
+        return left * (time.monotonic() - self.start) / done
+
+    def _work(self) -> float:
+        """The seconds of work in the units that are left, for one process."""
+        spent: dict[tuple[str, str], list[float]] = {}
+        missing: list[tuple[tuple[str, str], int]] = []
+        for unit in self.units:
+            name = (unit.problem, unit.strategy)
+            for path in unit.path.parent.glob("*.jsonl"):
+                header, records = read_unit(path)
+                seeds = 1 if header is None else len(header["seeds"])
+                spent.setdefault(name, []).extend(_seconds(r) / seeds for r in records)
+            made = len(read_unit(unit.path)[1])
+            missing.append((name, len(unit.seeds) * (unit.iterations + 1 - made)))
+        every = [seconds for times in spent.values() for seconds in times] or [1.0]
+        average = sum(every) / len(every)
+        pace = {name: sum(t) / len(t) if t else average for name, t in spent.items()}
+        return sum(count * pace.get(name, average) for name, count in missing)
+
+
+def _seconds(record: dict) -> float:
+    """The time that an iteration took."""
+    parts = ("fit", "recommendation", "acquisition")
+    return sum(record[f"{part}_seconds"] for part in parts)
