@@ -136,7 +136,7 @@ def parse_strategy(text: str) -> tuple[str, dict[str, Any]]:
     """Take the name of a strategy with options apart.
 
     Args:
-        text: Such as ``stable_opt:sqrt_beta=1`` or ``res:num_samples=1,num_restarts=4``.
+        text: Such as ``stable_opt:sqrt_beta=1`` or ``res:num_samples=1``.
 
     Returns:
         The name and the options.
@@ -242,11 +242,13 @@ def run_unit(unit: Unit, report: Callable[[str], None] | None = None) -> int:
     report = _print if report is None else report
     changed = unit.settings.apply(unit.problem)
     objectives = [Objective(changed.make(seed), changed, seed) for seed in unit.seeds]
+    # Some problems search for their optimum now, and keep it.
+    optima = [objective.problem.robust_optimal_value for objective in objectives]
     strategy = build_strategy(unit, objectives[0])
     unit.path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(unit.path) as descriptor:
         header, records = read_unit(unit.path)
-        now = describe_unit(unit, changed)
+        now = describe_unit(unit, changed, optima)
         if header is None:
             _append(descriptor, now)
         elif header["settings"] != now["settings"]:
@@ -381,12 +383,13 @@ class _Run:
         }
 
 
-def describe_unit(unit: Unit, changed: Protocol) -> Record:
+def describe_unit(unit: Unit, changed: Protocol, optima: list[float]) -> Record:
     """The first line of a unit's file.
 
     Args:
         unit: The unit.
         changed: Its protocol.
+        optima: The robust optimal values of its problems, not scaled.
 
     Returns:
         What is run, with which versions, and when.
@@ -395,6 +398,7 @@ def describe_unit(unit: Unit, changed: Protocol) -> Record:
         "problem": unit.problem,
         "strategy": unit.strategy,
         "seeds": list(unit.seeds),
+        "optimal_values": optima,
         "settings": {
             "model": repr(changed.model_factory),
             "num_initial": changed.num_initial,

@@ -24,7 +24,7 @@ from benchmarks.regret import Unit, in_words, read_unit, run_unit
 class Inline(Executor):
     """Does the work at once, in this process."""
 
-    def submit(self, fn, /, *args, **kwargs):  # noqa: ANN001, ANN201
+    def submit(self, fn, /, *args, **kwargs):
         """Call a function.
 
         Args:
@@ -89,12 +89,10 @@ def run_units(units: list[Unit], workers: int = 0, dask: str | None = None) -> i
                 failures += 1
                 outcome = f"FAILED with {type(error).__name__}: {error}"
             estimate.finish(unit)
-            print(
-                f"[{estimate.num_finished}/{len(units)}] {unit.description}: {outcome}; "
-                f"{in_words(estimate.seconds_left())} left",
-                file=sys.stderr,
-                flush=True,
-            )
+            count = f"[{estimate.num_finished}/{len(units)}]"
+            left = in_words(estimate.seconds_left())
+            line = f"{count} {unit.description}: {outcome}; {left} left"
+            print(line, file=sys.stderr, flush=True)
     return failures
 
 

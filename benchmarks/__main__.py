@@ -1,0 +1,134 @@
+"""Benchmarks of Robust Entropy Search: ``python -m benchmarks COMMAND``.
+
+- ``regret`` runs strategies on problems; run it again to go on where it stopped.
+- ``report`` draws the figures and writes the tables of what has been run.
+- ``speed`` measures how long a step takes, and how that grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.protocols import PROTOCOLS, protocol
+from benchmarks.regret import Settings, plan_units
+from benchmarks.regret_report import write_report
+from benchmarks.report import RESULTS
+from benchmarks.speed import measure
+from benchmarks.workers import run_units
+
+STRATEGIES = (
+    "res:num_samples=1",
+    "res:num_samples=16",
+    "stable_opt:sqrt_beta=1",
+    "stable_opt:sqrt_beta=2",
+    "stable_opt:sqrt_beta=4",
+    "worst_case_nei",
+    "thompson",
+    "expected_improvement",
+    "max_value_entropy",
+    "joint_entropy_search",
+    "random",
+)
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Read a list of seeds.
+
+    Args:
+        text: A number of seeds, or ranges such as ``0-9,20-29``.
+
+    Returns:
+        The seeds.
+    """
+    if text.isdigit():
+        return list(range(int(text)))
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(dest="command", required=True)
+    regret = commands.add_parser("regret", help="run strategies on problems")
+    regret.add_argument(
+        "--problems", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS)
+    )
+    regret.add_argument(
+        "--strategies",
+        nargs="+",
+        default=list(STRATEGIES),
+        help="such as random or stable_opt:sqrt_beta=1",
+    )
+    regret.add_argument(
+        "--seeds",
+        type=parse_seeds,
+        help="their number, or ranges such as 0-9,20-29; the paper's if not given",
+    )
+    regret.add_argument("--iterations", type=int, help="the paper's if not given")
+    regret.add_argument("--noise-std", type=float, help="of the evaluations; none")
+    regret.add_argument(
+        "--block", type=int, default=10, help="most seeds to run as one batch"
+    )
+    where = regret.add_mutually_exclusive_group()
+    where.add_argument(
+        "--workers", type=int, default=0, help="local processes; 0: work in this one"
+    )
+    where.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler")
+    regret.add_argument("--folder", type=Path, default=RESULTS / "regret")
+    report = commands.add_parser("report", help="figures and tables of the regret")
+    report.add_argument("--folder", type=Path, default=RESULTS / "regret")
+    report.add_argument("--output", type=Path, default=RESULTS)
+    speed = commands.add_parser("speed", help="how long a step takes")
+    speed.add_argument("--quick", action="store_true", help="few settings, one repeat")
+    speed.add_argument("--output", type=Path, default=RESULTS)
+    return parser
+
+
+def run_regret(arguments: argparse.Namespace) -> int:
+    """Run strategies on problems.
+
+    Args:
+        arguments: The arguments of the command ``regret``.
+
+    Returns:
+        The number of units that failed.
+    """
+    settings = Settings(arguments.iterations, arguments.noise_std)
+    units = []
+    for problem in arguments.problems:
+        seeds = arguments.seeds or list(range(protocol(problem).num_seeds))
+        for strategy in arguments.strategies:
+            units += plan_units(
+                problem, strategy, seeds, arguments.folder, settings, arguments.block
+            )
+    return run_units(units, arguments.workers, arguments.dask)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: The command line; that of the process if ``None``.
+
+    Returns:
+        The exit code.
+    """
+    parsed = make_parser().parse_args(arguments)
+    if parsed.command == "regret":
+        return min(1, run_regret(parsed))
+    if parsed.command == "report":
+        print(write_report(parsed.folder, parsed.output))
+        return 0
+    print(measure(parsed.output, quick=parsed.quick))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""The report of the regret runs: figures, and tables in ``RESULTS.md``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.comparison import (
+    Runs,
+    holm,
+    iterations_to_reach,
+    paired_test,
+    quartiles,
+    read_runs,
+)
+from benchmarks.protocols import PROTOCOLS
+from benchmarks.regret_figures import draw_panels, label
+
+HEAD = """# Regret of robust strategies
+
+How far the recommended setting is from the robust optimum, after how many evaluations,
+and after how much time. Lines are medians over seeds, bands the quartiles.
+
+The **common** recommendation is the robust optimum of the posterior mean, for every
+strategy. The **own** one is the paper's protocol: the same for RES, the point evaluated
+last for all others. Regret is robust regret |g(x) - f*|; for the within-model problem,
+as in the paper, inference regret |f(x, theta) - f*|. It is in the units of the problem
+after its outputs were scaled to mean 0 and variance 1 (as they are for the within-model
+problem and for robot pushing).
+
+Commands: `python -m benchmarks regret` makes the records in `regret/`, and goes on
+where it stopped; `python -m benchmarks report` makes this file and the figures.
+"""
+COLUMNS = (
+    "strategy",
+    "seeds",
+    "iterations",
+    "final regret, common",
+    "final regret, own",
+    "to 10 %",
+    "to 1 %",
+    "s per step",
+)
+
+
+def kind_of(problem: str, recommendation: str = "common") -> str:
+    """The kind of regret by which the paper judges a problem.
+
+    Args:
+        problem: The name of the problem.
+        recommendation: ``"common"`` or ``"own"``.
+
+    Returns:
+        The name in the records.
+    """
+    kind = "inference" if problem == "within_model" else "robust"
+    return f"{recommendation}_{kind}_regret"
+
+
+def write_report(folder: Path, output: Path) -> Path:
+    """Write figures and tables.
+
+    Args:
+        folder: The folder of the records.
+        output: The folder of the report.
+
+    Returns:
+        The file of the tables.
+    """
+    known = list(PROTOCOLS)
+    runs = sorted(
+        read_runs(folder), key=lambda run: (known.index(run.problem), run.strategy)
+    )
+    if not runs:
+        raise FileNotFoundError(f"There are no records in {folder}.")
+    output.mkdir(parents=True, exist_ok=True)
+    draw_panels(runs, output / "regret.png", kind_of)
+    draw_panels(runs, output / "regret_own.png", lambda name: kind_of(name, "own"))
+    draw_panels(runs, output / "regret_time.png", kind_of, over_time=True)
+    parts = [
+        HEAD,
+        describe_records(runs),
+        "## Figures\n\nCommon recommendation, over iterations:\n\n![](regret.png)\n\n"
+        "Own recommendation, over iterations:\n\n![](regret_own.png)\n\n"
+        "Common recommendation, over the time for fits and proposals; the time of a "
+        "batch of runs is divided among them:\n\n![](regret_time.png)\n",
+        "## Tables\n\nRegrets are medians over the seeds, with quartiles. *To 10 %, 1 "
+        "%*: iterations after which the median regret of the common recommendation "
+        "stays below this part of the initial one. *s per step*: median and 90 % "
+        "quantile of the seconds to find a point, without the fit. *p*: Wilcoxon's "
+        "signed-rank test of the final regrets (common recommendation), paired by "
+        "seed, with Holm's correction for the number of peers; + if RES is better, "
+        "- if it is worse in the median of the differences.\n",
+    ]
+    parts += [
+        write_table([run for run in runs if run.problem == problem])
+        for problem in dict.fromkeys(run.problem for run in runs)
+    ]
+    path = output / "RESULTS.md"
+    path.write_text("\n".join(parts))
+    return path
+
+
+def describe_records(runs: list[Runs]) -> str:
+    """Say when the records were made, and with which versions.
+
+    Args:
+        runs: All runs.
+
+    Returns:
+        A paragraph.
+    """
+    headers = [header for run in runs for header in run.headers]
+    dates = sorted(header["date"] for header in headers)
+    versions = {
+        ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+        for header in headers
+    }
+    machines = {header["machine"] for header in headers}
+    return (
+        f"Records from {dates[0]} to {dates[-1]}, on {'; '.join(sorted(machines))}; "
+        f"{'; '.join(sorted(versions))}.\n"
+    )
+
+
+def write_table(runs: list[Runs]) -> str:
+    """The table of a problem.
+
+    Args:
+        runs: The runs of all strategies on it.
+
+    Returns:
+        A section in Markdown.
+    """
+    problem = runs[0].problem
+    kind = kind_of(problem)
+    searches = [run for run in runs if run.strategy.startswith("res")]
+    tests = [compare(search, runs, kind) for search in searches]
+    heads = [*COLUMNS, *(f"p of {label(search.strategy)}" for search in searches)]
+    lines = [
+        f"### {problem.replace('_', ' ')}\n",
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+    ]
+    for i, run in enumerate(runs):
+        typical, slow = np.quantile(run.acquisition[:, 1:], [0.5, 0.9])
+        row = [
+            label(run.strategy),
+            str(len(run.seeds)),
+            str(run.iterations),
+            spread(run.regret[kind][:, -1]),
+            spread(run.regret[kind_of(problem, "own")][:, -1]),
+            *(
+                "-" if count is None else str(count)
+                for count in (
+                    iterations_to_reach(run.regret[kind], fraction)
+                    for fraction in (0.1, 0.01)
+                )
+            ),
+            f"{typical:.2g}, {slow:.2g}",
+            *(test[i] for test in tests),
+        ]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join([*lines, ""])
+
+
+def compare(search: Runs, runs: list[Runs], kind: str) -> list[str]:
+    """Test a strategy against each of its peers.
+
+    Args:
+        search: The runs of the strategy.
+        runs: The runs of all strategies on the problem.
+        kind: The kind of regret.
+
+    Returns:
+        For each of ``runs`` the corrected p-value and the direction; nothing for
+        other variants of the same strategy.
+    """
+    peers = [run for run in runs if not run.strategy.startswith("res")]
+    results = [paired_test(search, peer, kind) for peer in peers]
+    corrected = holm([p_value for p_value, _ in results])
+    texts = {
+        peer.strategy: f"{p_value:.2g} {'+' if difference < 0 else '-'}"
+        for peer, p_value, (_, difference) in zip(
+            peers, corrected, results, strict=True
+        )
+    }
+    return [texts.get(run.strategy, "") for run in runs]
+
+
+def spread(values: np.ndarray) -> str:
+    """The median with the quartiles.
+
+    Args:
+        values: The values.
+
+    Returns:
+        Such as ``0.12 (0.1, 0.3)``.
+    """
+    low, median, high = quartiles(values)
+    return f"{median:.2g} ({low:.2g}, {high:.2g})"
