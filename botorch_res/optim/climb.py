@@ -44,13 +44,13 @@ class Climbers(NamedTuple):
     gain: Tensor
 
     def select(self, index: Tensor) -> Climbers:
-        """Keep one climber of each group.
+        """Keep some climbers of each group.
 
         Args:
-            index: ``... x 1`` positions in the groups.
+            index: ``... x m`` positions in the groups.
 
         Returns:
-            The ``... x 1`` climbers.
+            The ``... x m`` climbers.
         """
         flat = self.value.ndim
         return Climbers(

@@ -107,8 +107,8 @@ def _basis(offset: Tensor, table: Tensor) -> Tensor:
     point = offset.double()
     powers = point.expand(*point.shape[:-1], len(table) - 1).cumprod(dim=-1)
     powers = torch.cat([torch.ones_like(point), powers], dim=-1)
-    basis: Tensor = (powers @ table).to(offset.dtype)
-    return basis.unflatten(-1, (-1, 3))
+    basis: Tensor = (powers @ table).unflatten(-1, (-1, 3)).to(offset.dtype)
+    return basis
 
 
 def _lagrange_table(radius: int, device: torch.device) -> Tensor:

@@ -25,7 +25,8 @@ class Peaks(NamedTuple):
 
     Attributes:
         theta: ``... x k x d`` points of the unit cube.
-        value: ``... x k`` predicted maxima, best first.
+        value: ``... x k`` predicted maxima, best first; minus infinity for points that
+            only make up the number.
     """
 
     theta: Tensor
@@ -118,9 +119,9 @@ class ProductGrid:
 
         Returns:
             The maxima of the local quadratics. If there are fewer than ``k`` the rest
-            repeats points of the grid.
+            are any points of the grid.
         """
-        index = self._local_maxima(values, num_peaks)
+        height, index = self._local_maxima(values, num_peaks)
         corner = (index.unsqueeze(-1) // self._strides) % self._counts
         # At the edge of the grid the stencil of the next point inside is used.
         position = torch.minimum(corner.clamp_min(1), self._counts - 2)
@@ -137,13 +138,13 @@ class ProductGrid:
         step = box_newton_step(gradient, hessian, -1.0 - offset, 1.0 - offset)
         curved = (hessian @ step.unsqueeze(-1)).squeeze(-1)
         gain = (step * (gradient + 0.5 * curved)).sum(dim=-1)
-        value = values.gather(-1, index) + gain
+        value = height + gain
         theta = (corner + step) * self.spacing
         best, order = value.topk(index.shape[-1], dim=-1)
         order = order.unsqueeze(-1).expand(theta.shape)
         return Peaks(theta.gather(-2, order), best)
 
-    def _local_maxima(self, values: Tensor, num_peaks: int) -> Tensor:
+    def _local_maxima(self, values: Tensor, num_peaks: int) -> tuple[Tensor, Tensor]:
         """The best points of the grid that are not below any of their neighbours.
 
         Args:
@@ -151,7 +152,8 @@ class ProductGrid:
             num_peaks: The number ``k`` of points to return.
 
         Returns:
-            ``... x k`` indices of points.
+            ``... x k`` values, minus infinity where there are not so many, and indices
+            of points.
         """
         pooled = values.unflatten(-1, self.counts)
         for axis in range(-len(self.counts), 0):
@@ -165,7 +167,8 @@ class ProductGrid:
             pooled = torch.cat([first, inner, last], dim=axis)
         maximal = values >= pooled.flatten(-len(self.counts))
         score = torch.where(maximal, values, -torch.inf)
-        return score.topk(min(num_peaks, values.shape[-1]), dim=-1).indices
+        height, index = score.topk(min(num_peaks, values.shape[-1]), dim=-1)
+        return height, index
 
 
 def _difference_table(dim: int, like: Tensor) -> Tensor:

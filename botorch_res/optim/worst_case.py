@@ -26,6 +26,7 @@ from typing import NamedTuple
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from torch import Tensor
+from torch.nn.functional import pad
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.climb import TINY_STEP, Climbers, aim, climb
@@ -36,7 +37,7 @@ from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
 
 # Steps on polynomials, which cost next to nothing.
-POLYNOMIAL_STEPS = 4
+POLYNOMIAL_STEPS = 3
 
 
 class WorstCase(NamedTuple):
@@ -202,20 +203,43 @@ class WorstCaseSolver:
         Returns:
             Worst cases and their values.
         """
+        ranked = self.ranked(x, 1)
+        return WorstCase(ranked.theta.squeeze(-2), ranked.value.squeeze(-1))
+
+    def ranked(self, x: Tensor, num_branches: int, num_moving: int = 1) -> WorstCase:
+        """Find the worst case and the runners-up.
+
+        These are the best local maxima over a box, the best choices of a finite set.
+
+        Args:
+            x: ``b x d_x`` controllable parts for all functions, or
+                ``sample_shape x b x d_x``, each function its own.
+            num_branches: The number ``k`` of local worst cases.
+            num_moving: How many of them have gradients by ``x``, if it asks for them.
+
+        Returns:
+            ``sample_shape x b x k x d_theta`` local worst cases, the worst first, and
+            their values ``sample_shape x b x k``, which are minus infinity if there are
+            not so many.
+        """
         self._check(x)
         with torch.no_grad():
-            parts = [self._search(part) for part in self._chunks(x.detach())]
-            theta = torch.cat([part.theta for part in parts], dim=-2)
-            value = torch.cat([part.value for part in parts], dim=-1)
+            parts = [
+                self._search(part, num_branches) for part in self._chunks(x.detach())
+            ]
+            theta = torch.cat([part.theta for part in parts], dim=-3)
+            value = torch.cat([part.value for part in parts], dim=-2)
         if not (x.requires_grad and torch.is_grad_enabled()):
             return WorstCase(theta, value)
         held = self.domain.theta_is_finite
-        branch = self.differentiate(x.detach(), theta.unsqueeze(-2), held)
+        branch = self.differentiate(x.detach(), theta[..., :num_moving, :], held)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
+        shift = (branch.shift * change.unsqueeze(-2)).sum(dim=-1)
+        rise = (branch.gradient * change).sum(dim=-1)
+        still = num_branches - num_moving
         return WorstCase(
-            theta + (branch.shift.squeeze(-3) * change).sum(dim=-1),
-            value + (branch.gradient * change).sum(dim=-1).squeeze(-1),
+            theta + pad(shift, (0, 0, 0, still)), value + pad(rise, (0, still))
         )
 
     def lengthscale(self, columns: Tensor) -> Tensor | None:
@@ -282,49 +306,82 @@ class WorstCaseSolver:
                 f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
             )
 
-    def _search(self, x: Tensor) -> WorstCase:
-        """Find worst cases without gradients.
+    def _search(self, x: Tensor, num_branches: int) -> WorstCase:
+        """Find local worst cases without gradients.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+            num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            Worst cases and their values.
+            The worst cases and their values, the worst first.
         """
         values = self.table(x)
         if self.domain.theta_is_finite:
-            value, index = values.max(dim=-1)
-            return WorstCase(self.thetas[index], value)
+            value, index = values.topk(min(num_branches, len(self.thetas)), dim=-1)
+            more = (0, num_branches - value.shape[-1])
+            value = pad(value, more, value=-torch.inf)
+            return WorstCase(self.thetas[pad(index, more)], value)
         inside = self.grid.inside(values)
-        start = self.grid.peaks(inside, self.plan.num_peaks).theta
-        start = start[..., : self.plan.num_climbs, :]
+        start, promise = self.grid.peaks(inside, self.plan.num_peaks)
+        num_climbs = max(self.plan.num_climbs, num_branches)
+        start = start[..., :num_climbs, :]
+        missing = promise[..., :num_climbs].isinf()
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
-        climbers = self._approach(values, start, derivatives)
-        # After many steps the values have converged; after one, the next step counts.
-        height = climbers.value + (0.0 if self.plan.radius else climbers.gain)
-        climbers = climbers.select(height.argmax(dim=-1, keepdim=True))
-        if self.plan.radius and self.plan.num_steps:
-            start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
-            climbers = aim(start, derivatives(start), self.grid.spacing)
-        climbers = climb(derivatives, climbers, self.plan.num_steps)
+        climbers = self._approach(values, start, derivatives, POLYNOMIAL_STEPS)
+        if self.plan.num_steps:
+            # On polynomials the values have converged; else the next step counts, too.
+            height = climbers.value + (0.0 if self.plan.radius else climbers.gain)
+            height = torch.where(missing, -torch.inf, height)
+            height, index = self._rank(climbers.theta, height, num_branches)
+            climbers, missing = climbers.select(index), height.isinf()
+            if self.plan.radius:
+                start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
+                climbers = aim(start, derivatives(start), self.grid.spacing)
+            climbers = climb(derivatives, climbers, self.plan.num_steps)
         # Values cannot tell points apart that are closer than the square root of their
         # precision, but gradients can: the last, tiny step is right although it gains
         # nothing that could be measured.
         tiny = climbers.step.abs() <= TINY_STEP
-        climbed = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0).squeeze(-2)
-        height = climbers.value.squeeze(-1)
-        value, index = inside.max(dim=-1)
-        better = height > value
-        theta = torch.where(better.unsqueeze(-1), climbed, self.nodes[index])
-        return WorstCase(
-            self.lower + self.width * theta, torch.where(better, height, value)
-        )
+        theta = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0)
+        # The highest point of the grid may be above all climbers.
+        highest, index = inside.max(dim=-1, keepdim=True)
+        value = torch.where(missing, -torch.inf, climbers.value)
+        value = torch.cat([value, highest], dim=-1)
+        theta = torch.cat([theta, self.nodes[index]], dim=-2)
+        value, index = self._rank(theta, value, num_branches)
+        theta = theta.take_along_dim(index.unsqueeze(-1), dim=-2)
+        return WorstCase(self.lower + self.width * theta, value)
+
+    def _rank(
+        self, theta: Tensor, value: Tensor, num_branches: int
+    ) -> tuple[Tensor, Tensor]:
+        """Choose the highest points, only one of those that are next to one another.
+
+        Args:
+            theta: ``... x m x d_theta`` points of the unit cube.
+            value: ``... x m`` their values.
+            num_branches: The number ``k`` of points to choose.
+
+        Returns:
+            ``... x k`` values, minus infinity where there are not so many, and the
+            positions of the points.
+        """
+        if num_branches == 1:
+            return value.max(dim=-1, keepdim=True)
+        apart = (theta.unsqueeze(-2) - theta.unsqueeze(-3)).abs()
+        near = (apart <= 1.01 * self.grid.spacing).all(dim=-1)
+        rank = value.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
+        behind = rank.unsqueeze(-1) > rank.unsqueeze(-2)
+        repeated = (near & behind).any(dim=-1)
+        return torch.where(repeated, -torch.inf, value).topk(num_branches, dim=-1)
 
     def _approach(
         self,
         values: Tensor,
         theta: Tensor,
         derivatives: Callable[[Tensor], Derivatives],
+        num_steps: int,
     ) -> Climbers:
         """Climb from the grid, on polynomials if these are good enough.
 
@@ -332,14 +389,15 @@ class WorstCaseSolver:
             values: ``sample_shape x b x M`` values at all of ``thetas``.
             theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
             derivatives: The functions' derivatives at such points.
+            num_steps: Steps on polynomials; on the functions it is one.
 
         Returns:
             Climbers next to local maxima.
         """
-        num_steps = 1
         if self.plan.radius:
             derivatives = self.polynomials.through(values, theta)
-            num_steps = POLYNOMIAL_STEPS
+        else:
+            num_steps = 1
         climbers = aim(theta, derivatives(theta), self.grid.spacing)
         return climb(derivatives, climbers, num_steps)
 
@@ -366,7 +424,7 @@ class WorstCaseSolver:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
             start = torch.cat([start, known], dim=-2)
         derivatives = partial(self._derivatives, x, table=self.all_derivatives)
-        climbers = self._approach(values, start, derivatives)
+        climbers = self._approach(values, start, derivatives, num_steps=2)
         if self.plan.radius:
             start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
             climbers = aim(start, derivatives(start), self.grid.spacing)

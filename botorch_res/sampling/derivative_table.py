@@ -90,7 +90,7 @@ class DerivativeTable:
         """
         k = len(self.columns)
         u = self.expansion.scaled(z)
-        phase = u @ self.frequencies - self.angles
+        phase = (u @ self.frequencies).sub_(self.angles)
         value, hessian = (phase.cos() @ self.cosine_table).split([1, k * k], dim=-1)
         value = self.expansion.offset.unsqueeze(-1) + value.squeeze(-1)
         gradient = phase.sin_() @ self.sine_table

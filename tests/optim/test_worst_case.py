@@ -280,3 +280,45 @@ def test_functions_that_no_grid_resolves():
     x = torch.tensor([[0.25], [0.8]], dtype=torch.double)
     assert solver.plan.radius == 0
     torch.testing.assert_close(solver(x).theta, 0.3 + 0.1 * x)
+
+
+def test_runners_up_are_local_maxima():
+    """Against the local maxima on a dense line."""
+    domain = unit_domain(1, 1)
+    line = torch.linspace(0.0, 1.0, 8001, dtype=torch.double).unsqueeze(-1)
+    right = []
+    for seed in range(6):
+        samples, _ = random_samples(2, seed)
+        x = domain.sample_x(8, seed=seed)
+        ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
+        assert (ranked.value[..., :-1] >= ranked.value[..., 1:]).all()
+        values = samples(domain.join(x.unsqueeze(-2), line).flatten(0, 1))
+        padded = torch.nn.functional.pad(
+            values.unflatten(-1, (8, -1)), (1, 1), value=-torch.inf
+        )
+        middle = padded[..., 1:-1]
+        highest = (middle >= padded[..., :-2]) & (middle >= padded[..., 2:])
+        expected = torch.where(highest, middle, -torch.inf).topk(3, dim=-1).values
+        same = (ranked.value - expected).abs() < 1e-5
+        right.append((same | (ranked.value == expected)).all(dim=-1).flatten())
+        found = ranked.value.isfinite()
+        at = domain.join(x.unsqueeze(-2), ranked.theta).flatten(-3, -2)
+        values = samples(at).unflatten(-1, (8, 3))
+        torch.testing.assert_close(values[found], ranked.value[found])
+    # The rest are maxima so close to an end that the grid does not separate them.
+    assert torch.cat(right).double().mean() > 0.95
+
+
+def test_runners_up_of_a_finite_set():
+    samples, _ = random_samples(2, 0)
+    thetas = torch.tensor([[0.1], [0.9]], dtype=torch.double)
+    domain = unit_domain(1, 1, theta_choices=thetas)
+    x = domain.sample_x(5, seed=0).requires_grad_()
+    ranked = WorstCaseSolver(samples, domain).ranked(x, 3, num_moving=2)
+    values = samples(domain.join(x.unsqueeze(-2), thetas).flatten(0, 1))
+    expected = values.unflatten(-1, (5, 2)).sort(dim=-1, descending=True).values
+    torch.testing.assert_close(ranked.value[..., :2], expected)
+    assert ranked.value[..., 2].isneginf().all()
+    ours = torch.autograd.grad(ranked.value[..., :2].sum(dim=(0, 1))[1], x)[0]
+    theirs = torch.autograd.grad(expected.sum(dim=(0, 1))[1], x)[0]
+    torch.testing.assert_close(ours, theirs)
