@@ -10,6 +10,7 @@ waits for another, and nothing is read back from the device.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,40 @@ FIRST_STEP = 0.05
 LONGEST_STEP = 0.25
 # Below any gradient that matters.
 TINY = 1e-30
+
+
+class Ascent(NamedTuple):
+    """The state of the ascent from ``batch_shape`` starts.
+
+    Attributes:
+        points: ``batch_shape x d`` points of the unit cube.
+        values: ``batch_shape`` values there.
+        gradients: ``batch_shape x d`` gradients there.
+        inverse: ``batch_shape x d x d`` estimated inverses of the negative Hessians.
+    """
+
+    points: Tensor
+    values: Tensor
+    gradients: Tensor
+    inverse: Tensor
+
+    def select(self, index: Tensor) -> Ascent:
+        """Keep some of the problems along the first dimension.
+
+        Args:
+            index: ``m x batch_shape[1:]`` positions.
+
+        Returns:
+            The state of these.
+        """
+        return Ascent(
+            *(
+                part.take_along_dim(
+                    index.reshape(*index.shape, *[1] * (part.ndim - index.ndim)), dim=0
+                )
+                for part in self
+            )
+        )
 
 
 def ascend(
@@ -44,16 +79,55 @@ def ascend(
     Returns:
         The ``batch_shape x d`` points reached and their ``batch_shape`` values.
     """
-    points = starts
-    values, gradients = (part[0] for part in _evaluate(function, points.unsqueeze(0)))
+    state = begin(function, starts, movable)
+    state = advance(function, state, movable, num_rounds)
+    return state.points, state.values
+
+
+def begin(
+    function: Callable[[Tensor], Tensor], starts: Tensor, movable: Tensor
+) -> Ascent:
+    """Evaluate the starts and choose the size of the first step.
+
+    Args:
+        function: As in ``ascend``.
+        starts: ``batch_shape x d`` starting points.
+        movable: ``d`` booleans: the columns that may change.
+
+    Returns:
+        The state before the first round.
+    """
+    values, gradients = (part[0] for part in _evaluate(function, starts.unsqueeze(0)))
     identity = torch.eye(starts.shape[-1], dtype=starts.dtype, device=starts.device)
-    free = _free(points, gradients, movable)
+    free = _free(starts, gradients, movable)
     length = (gradients * free).norm(dim=-1, keepdim=True).clamp_min(TINY)
     inverse = identity * (FIRST_STEP / length).unsqueeze(-1)
+    return Ascent(starts, values, gradients, inverse)
+
+
+def advance(
+    function: Callable[[Tensor], Tensor],
+    state: Ascent,
+    movable: Tensor,
+    num_rounds: int,
+) -> Ascent:
+    """Go on with the ascent.
+
+    Args:
+        function: As in ``ascend``.
+        state: The state so far.
+        movable: ``d`` booleans: the columns that may change.
+        num_rounds: The number of rounds.
+
+    Returns:
+        The new state.
+    """
+    points, values, gradients, inverse = state
     lengths = torch.logspace(
-        0.0, SHORTEST_LENGTH, NUM_LENGTHS, dtype=starts.dtype, device=starts.device
-    ).view(-1, *[1] * starts.ndim)
+        0.0, SHORTEST_LENGTH, NUM_LENGTHS, dtype=points.dtype, device=points.device
+    ).view(-1, *[1] * points.ndim)
     for _ in range(num_rounds):
+        free = _free(points, gradients, movable)
         direction = _direction(inverse, gradients, free)
         trials = (points + lengths * direction).clamp(0.0, 1.0)
         trial_values, trial_gradients = _evaluate(function, trials)
@@ -72,8 +146,7 @@ def ascend(
         points = torch.where(one, new_points, points)
         gradients = torch.where(one, new_gradients, gradients)
         values = torch.where(better, new_values, values)
-        free = _free(points, gradients, movable)
-    return points, values
+    return Ascent(points, values, gradients, inverse)
 
 
 def _evaluate(

@@ -13,13 +13,15 @@ from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.ascent import ascend
+from botorch_res.optim.ascent import advance, begin
 
 # Points near the sampled robust optima are drawn with these standard deviations, in
 # widths of the box.
 PERTURBATIONS = (1e-3, 1e-2, 1e-1)
 # How often a finite part of the domain is chosen anew before a local search.
 NUM_EXCHANGES = 2
+# After each heat of a search in a box, the worse half of the restarts is given up.
+NUM_HEATS = 3
 
 
 def optimize_robust_acqf(
@@ -232,13 +234,13 @@ def _local_search(
         The ``num_restarts x 1 x d`` candidates and their values.
     """
     if not (domain.x_is_finite or domain.theta_is_finite):
-        return _climb(acq_function, domain, starts, (), num_rounds)
+        return _climb(acq_function, domain, starts, (), num_rounds, NUM_HEATS)
     fixed = tuple(domain.controllable if domain.x_is_finite else domain.uncontrollable)
     candidates = starts
     for _ in range(NUM_EXCHANGES):
         chosen = _best_choice(acq_function, domain, candidates, batch_limit)
         candidates, values = _climb(
-            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES
+            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES, 1
         )
     return candidates, values
 
@@ -249,6 +251,7 @@ def _climb(
     starts: Tensor,
     fixed: tuple[int, ...],
     num_rounds: int,
+    num_heats: int,
 ) -> tuple[Tensor, Tensor]:
     """Climb from all starts at once, with some columns held.
 
@@ -258,9 +261,11 @@ def _climb(
         starts: ``num_restarts x 1 x d`` starting points.
         fixed: The columns that keep the values of their start.
         num_rounds: The number of rounds.
+        num_heats: The rounds are so many heats. Only the better half of those who took
+            part in a heat goes on to the next.
 
     Returns:
-        The ``num_restarts x 1 x d`` candidates and their values.
+        The ``m x 1 x d`` candidates of the last heat and their values.
     """
 
     def in_unit_cube(u: Tensor) -> Tensor:
@@ -270,12 +275,18 @@ def _climb(
 
     movable = torch.ones_like(domain.bounds[0], dtype=torch.bool)
     movable[list(fixed)] = False
-    unit, values = ascend(
-        in_unit_cube, normalize(starts, domain.bounds), movable, num_rounds
-    )
+    state = begin(in_unit_cube, normalize(starts, domain.bounds), movable)
+    for heat in range(num_heats):
+        if heat > 0:
+            count = (len(starts) + 1) // 2
+            index = state.values.topk(count, dim=0).indices
+            state = state.select(index)
+            starts = starts.take_along_dim(index.unsqueeze(-1), dim=0)
+        rounds = (num_rounds + heat) // num_heats
+        state = advance(in_unit_cube, state, movable, rounds)
     # What did not move is left without the rounding of the way to the cube and back.
-    candidates = torch.where(movable, unnormalize(unit, domain.bounds), starts)
-    return candidates, values.squeeze(-1)
+    candidates = torch.where(movable, unnormalize(state.points, domain.bounds), starts)
+    return candidates, state.values.squeeze(-1)
 
 
 def _best_choice(

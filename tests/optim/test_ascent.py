@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res.optim.ascent import ascend
+from botorch_res.optim.ascent import advance, ascend, begin
 
 DOUBLE = {"dtype": torch.double}
 
@@ -84,3 +84,19 @@ def test_no_synchronisation():
     assert values.device.type == "meta"
     with FakeTensorMode(), pytest.raises(RuntimeError, match="device"):
         climb(lambda u: u.sum(dim=-1), torch.empty(4, 2, device="meta"))
+
+
+def test_rounds_can_be_split_and_problems_given_up():
+    """As if the others had never been there."""
+
+    def function(u):
+        return (6.0 * u).sin().sum(dim=-1) - (u - 0.4).square().sum(dim=-1)
+
+    starts = torch.rand(6, 2, generator=torch.Generator().manual_seed(3), **DOUBLE)
+    movable = torch.ones(2, dtype=torch.bool)
+    state = advance(function, begin(function, starts, movable), movable, 3)
+    index = torch.tensor([4, 1])
+    state = advance(function, state.select(index), movable, 5)
+    points, values = climb(function, starts[index], rounds=8)
+    assert torch.allclose(state.points, points, atol=1e-12)
+    assert torch.allclose(state.values, values, atol=1e-12)
