@@ -17,6 +17,11 @@ characteristics ``(h_c, g_c, f*_c)`` of the ``c``-th function drawn from the pos
 3. the pair is truncated to the same inequalities, and ``v_c(z)`` is the variance of its
    first coordinate.
 
+Where two thetas tie, ``h_c(x)`` jumps from one to the other, and with it the partner in
+the pair. To be continuous there, the moments of the pair are averages over both
+partners, with weights that turn from one to the other while the gap between their
+values is less than a hundredth of the prior standard deviation.
+
 References:
 .. [Weichert2024robust]
     D. Weichert, A. Kister, S. Houben, P. Link and G. Ernis. Robust Entropy Search for
@@ -57,6 +62,8 @@ EP_TOLERANCE = 1e-2
 PSEUDO_NOISE = 1e-8
 # The truncation's smallest interval, in standard deviations.
 LEAST_WIDTH = 1e-4
+# The gap between two worst cases, in prior standard deviations, below which both count.
+TIE_WIDTH = 0.01
 # Elements that the moments of one truncated pair take.
 QUADRATURE_WIDTH = 128
 
@@ -228,10 +235,18 @@ class qRobustEntropySearch(AcquisitionFunction):
             The ``model_batch_shape x n`` posterior variances ``v`` of the noise-free
             function, and the ``C x model_batch_shape x n`` conditional ones ``v_c``.
         """
-        partners, worst_value = self._worst_cases(points)
+        partners, values = self._worst_cases(points, num_branches=3)
+        worst_value = values[..., 0, :]
+        inputs = self.view.transform_inputs(points)
+        width = TIE_WIDTH * self.view.prior_variance(inputs).detach().sqrt()
+        weights = _tie_weights(values, width)
         mean, covariance, prior = self.process.pair_posterior(
-            self.view.transform_inputs(points), self.view.transform_inputs(partners)
+            inputs, self.view.transform_inputs(partners[..., :2, :, :].flatten(-3, -2))
         )
+        shape = weights.shape[-2:]
+        mean = (weights.unsqueeze(-1) * mean.unflatten(-2, shape)).sum(dim=-3)
+        covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
+        covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
         # A worst-case value below the sampled optimum is a better optimum. A width that
         # the variance does not feel keeps the gradient from cancelling.
@@ -261,7 +276,8 @@ class qRobustEntropySearch(AcquisitionFunction):
             transformed = self.view.transform_inputs(pending)
             process = process.with_observations(transformed, values, noise)
             points = torch.cat([points, pending], dim=-2)
-        partners, worst_value = self._worst_cases(points)
+        partners, worst_value = self._worst_cases(points, num_branches=1)
+        partners, worst_value = partners.squeeze(-3), worst_value.squeeze(-2)
         x, theta = self.domain.split(points)
         x_inside = self.domain.contains_x(x)
         # The robust optimum is none if a lower worst case is known.
@@ -287,23 +303,27 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.ep_converged = self._samples_last(result.converged)
         self.ep_num_sweeps = self._samples_last(result.num_sweeps)
 
-    def _worst_cases(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Each sample's worst case at the controllable part of each point.
+    def _worst_cases(self, points: Tensor, num_branches: int) -> tuple[Tensor, Tensor]:
+        """Each sample's worst cases at the controllable part of each point.
 
         Args:
             points: ``model_batch_shape x n x d`` points in the user's units.
+            num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            ``C x model_batch_shape x n x d`` points ``(x, h_c(x))`` and the
-            ``C x model_batch_shape x n`` values ``g_c(x)`` there.
+            ``C x model_batch_shape x k x n x d`` points ``(x, h_c(x))`` and the
+            ``C x model_batch_shape x k x n`` values ``g_c(x)`` there, the worst first.
         """
         x, _ = self.domain.split(points)
         own = x
         if self.view.batch_shape:
             own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
-        theta, value = self.solver(own)
-        partners = self.domain.join(x, self._samples_first(theta))
-        return partners, self._samples_first(value)
+        theta, value = self.solver.ranked(
+            own, num_branches, num_moving=min(2, num_branches)
+        )
+        theta = self._samples_first(theta).transpose(-3, -2)
+        value = self._samples_first(value).transpose(-2, -1)
+        return self.domain.join(x.unsqueeze(-3), theta), value
 
     def _samples_first(self, values: Tensor) -> Tensor:
         """Carry ``model_batch_shape x C x ...`` to ``C x model_batch_shape x ...``."""
@@ -327,3 +347,22 @@ class qRobustEntropySearch(AcquisitionFunction):
         if self.X_pending is not None:
             self.X_pending = self.X_pending.to(self.view.original_inputs)
         return self
+
+
+def _tie_weights(value: Tensor, width: Tensor) -> Tensor:
+    """Weights of the two worst cases, continuous where they change places.
+
+    Args:
+        value: ``... x 3 x n`` the three worst values, in descending order.
+        width: ``... x n`` the gap from which on only the first one counts.
+
+    Returns:
+        ``... x 2 x n`` weights: one and zero if there is a gap, equal if there is none,
+        and zero for a second one that is about to change places with the third.
+    """
+    worst, second, third = value.unbind(dim=-2)
+    least = torch.maximum(third - worst, -width)
+    # Where all three tie only the first one counts.
+    first = torch.finfo(value.dtype).tiny - least
+    second = (second - worst - least).clamp_min(0.0)
+    return torch.stack([first, second], dim=-2) / (first + second).unsqueeze(-2)

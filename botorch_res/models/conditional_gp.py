@@ -147,24 +147,32 @@ class ConditionalGP(Module, ABC):
 
         Args:
             X: ``batch_shape x n x d`` points in the model's space.
-            partners: ``sample_shape x batch_shape x n x d`` partners.
+            partners: ``sample_shape x batch_shape x kn x d`` partners: one for each
+                point, then another one for each point, and so on.
 
         Returns:
-            The moments of each pair.
+            The moments of each of the ``kn`` pairs.
         """
+        n = X.shape[-2]
+        k = partners.shape[-2] // max(n, 1) or 1
         first = self._project(X).whitened
         second = self._project(partners).whitened
         own = self.root.prior_variance(X)
-        previous, cross = own, self.root.prior_pair_covariance(X, partners)
+        repeated = _repeat(X.mT, k).mT
+        previous, cross = own, self.root.prior_pair_covariance(repeated, partners)
         other = self.root.prior_variance(partners)
         for left, right in zip(first, second, strict=True):
             previous, own = own, own - _squared_norm(left)
             other = other - _squared_norm(right)
             for block, partner in zip(left, right, strict=True):
-                cross = cross - (block * partner).sum(dim=-2)
-        mean = _stack([self._mean(X, first), self._mean(partners, second)])
-        covariance = _stack([own, cross, cross, other])
-        return PairPosterior(mean, covariance.unflatten(-1, (2, 2)), previous)
+                product = block.unsqueeze(-2) * partner.unflatten(-1, (k, n))
+                cross = cross - product.sum(dim=-3).flatten(-2)
+        own_mean = _repeat(self._mean(X, first), k)
+        mean = _stack([own_mean, self._mean(partners, second)])
+        covariance = _stack([_repeat(own, k), cross, cross, other])
+        return PairPosterior(
+            mean, covariance.unflatten(-1, (2, 2)), _repeat(previous, k)
+        )
 
     def with_observations(self, X: Tensor, Y: Tensor, noise: Tensor) -> ConditionedGP:
         """Add observations at new points.
@@ -357,6 +365,11 @@ def _squared_norm(blocks: list[Tensor]) -> Tensor:
     """Sum of squares of each column of a matrix in blocks of rows."""
     squares = [block.square().sum(dim=-2) for block in blocks]
     return sum(squares[1:], start=squares[0])
+
+
+def _repeat(values: Tensor, times: int) -> Tensor:
+    """Repeat values along the last dimension, all of them after all of them."""
+    return values.unsqueeze(-2).expand(*values.shape[:-1], times, -1).flatten(-2)
 
 
 def _stack(tensors: list[Tensor]) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain
-from botorch_res.acquisition import qRobustEntropySearch
+from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
 from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
 
@@ -197,7 +197,7 @@ class TestLimits:
         acqf = qRobustEntropySearch(model, domain, num_samples=8, seed=1)
         x, _ = domain.split(random_points(10, seed=1))
         x = domain.sample_x(10, seed=0) if domain.x_is_finite else x.squeeze(-2)
-        partners, _ = acqf._worst_cases(domain.join(x, domain.theta_bounds[0]))
+        partners, _ = acqf._worst_cases(domain.join(x, domain.theta_bounds[0]), 2)
         hard = torch.cat(
             [
                 model.train_inputs[0],
@@ -225,9 +225,11 @@ class TestLimits:
         model = make_model(t=4, seed=1)
         unconstrained = qRobustEntropySearch._worst_cases
 
-        def without_values(self, points):
-            partners, value = unconstrained(self, points)
-            return partners, torch.full_like(value, torch.inf)
+        def without_values(self, points, num_branches):
+            partners, value = unconstrained(self, points, num_branches)
+            value = torch.full_like(value, -torch.inf)
+            value[..., 0, :] = torch.inf
+            return partners, value
 
         monkeypatch.setattr(qRobustEntropySearch, "_worst_cases", without_values)
         acqf = qRobustEntropySearch(model, make_domain(), num_samples=4, seed=1)
@@ -303,6 +305,65 @@ def objective(X: Tensor) -> Tensor:
 
 
 RAW = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
+
+
+class TestTies:
+    """Where two thetas are equally bad, the worst case jumps."""
+
+    @staticmethod
+    def steps_across_ties(acqf):
+        """Changes of alpha between neighbours on both sides of each tie."""
+        line = torch.linspace(0.0, 1.0, 801, **DOUBLE).unsqueeze(-1)
+        theta = acqf.solver(line).theta[0, :, 0]
+        tie = (theta.diff().abs() > 0.2).nonzero().flatten()
+        low, high = line[tie], line[tie + 1]
+        for _ in range(34):  # bisection, all ties at once
+            middle = 0.5 * (low + high)
+            left, right = (acqf.solver(x).theta[0, :, 0] for x in (low, middle))
+            same = ((left - right).abs() < 0.1).unsqueeze(-1)
+            low, high = torch.where(same, middle, low), torch.where(same, high, middle)
+        across = torch.cat([low, high], dim=-1)
+        other = torch.full_like(across, 0.45)
+        alpha = acqf(torch.stack([across, other], dim=-1).unsqueeze(-2).flatten(0, 1))
+        return alpha.unflatten(0, across.shape).diff(dim=-1).abs()
+
+    @pytest.mark.parametrize("kind", ["box", "theta"])
+    def test_continuous_across_ties(self, kind, monkeypatch):
+        domain = make_domain(kind)
+        jumps, steps = [], []
+        for seed in range(6):
+            model = make_model(t=6, seed=seed, lengthscale=0.2)
+            acqf = qRobustEntropySearch(model, domain, num_samples=1, seed=seed)
+            steps.append(self.steps_across_ties(acqf))
+            with monkeypatch.context() as patch:
+                patch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
+                jumps.append(self.steps_across_ties(acqf))
+        # Neighbours are about 1e-13 apart.
+        steps, jumps = torch.cat(steps), torch.cat(jumps)
+        assert len(steps) >= 6
+        assert steps.max() < 1e-6
+        # The rule without an average has real jumps there.
+        assert jumps.median() > 1e-3
+
+    def test_weights(self):
+        worst = torch.tensor([[2.0] * 6, [1.9, 1.995, 2.0, 1.995, 2.0, 1.0]], **DOUBLE)
+        third = torch.tensor([[1.0, 1.0, 1.0, 1.995, 2.0, -torch.inf]], **DOUBLE)
+        weights = robust_entropy_search._tie_weights(
+            torch.cat([worst, third]), torch.full((6,), 0.01, **DOUBLE)
+        )
+        expected = torch.tensor([0.0, 1 / 3, 0.5, 0.0, 0.0, 0.0], **DOUBLE)
+        assert torch.allclose(weights[1], expected, atol=1e-12)
+        assert torch.allclose(weights.sum(dim=0), torch.ones(6, **DOUBLE))
+
+    def test_away_from_ties_only_the_worst_case_counts(self, monkeypatch):
+        acqf = qRobustEntropySearch(make_model(5, 1), make_domain(), seed=0)
+        points = random_points(64, seed=5)
+        _, value = acqf._worst_cases(points.squeeze(-2), num_branches=2)
+        alone = (value[:, 0] - value[:, 1]).amin(dim=0) > 0.02
+        assert alone.sum() > 5
+        before = acqf(points)
+        monkeypatch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
+        assert torch.equal(acqf(points)[alone], before[alone])
 
 
 class TestInvariance:

@@ -181,6 +181,12 @@ def test_pairs_equal_joint_posteriors(kernel: str, batch: tuple[int, ...]) -> No
     torch.testing.assert_close(pair.previous_variance, view.variance(X))
     own = pair.covariance[..., 0, 0]
     assert (own <= pair.previous_variance + 1e-12).all()
+    # A second partner for every point.
+    others = partners.flip(-2)
+    second = gp.pair_posterior(X, others)
+    twice = gp.pair_posterior(X, torch.cat([partners, others], dim=-2))
+    for one, other, ours, dim in zip(pair, second, twice, (-2, -3, -1), strict=True):
+        torch.testing.assert_close(ours, torch.cat([one, other], dim=dim))
 
 
 def test_coinciding_points_lose_nothing() -> None:
