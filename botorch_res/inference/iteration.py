@@ -3,7 +3,7 @@ r"""Sweeps of expectation propagation until all members of a batch have converge
 A parallel update overshoots when many constraints speak about the same direction, so
 each member has a damping factor of its own: halved when an update turns against the one
 before without getting closer to the fixed point, else raised by a quarter towards one.
-Members that have converged leave the batch once they are half of it, so that the
+Members that have converged leave the batch once they are a quarter of it, so that the
 slowest do not make all others wait.
 """
 
@@ -88,7 +88,7 @@ def iterate(
         state = _sweep(problem, state, tolerance)
         if sweep % every == 0:
             active = (state.distance > tolerance).squeeze(-1)
-            if 2 * int(active.sum()) <= len(members):
+            if 4 * int(active.sum()) <= 3 * len(members):
                 finished.append((members[~active], _take(state, ~active)))
                 members, state = members[active], _take(state, active)
                 problem = StandardProblem(
