@@ -37,12 +37,13 @@ def parse_seeds(text: str) -> list[int]:
     """Read a list of seeds.
 
     Args:
-        text: A number of seeds, or ranges such as ``0-9,20-29``.
+        text: A positive number of seeds, or ranges such as ``0-9,20-29``; 0 is the
+            seed 0.
 
     Returns:
         The seeds.
     """
-    if text.isdigit():
+    if text.isdigit() and int(text) > 0:
         return list(range(int(text)))
     seeds: list[int] = []
     for part in text.split(","):
@@ -103,7 +104,7 @@ def run_regret(arguments: argparse.Namespace) -> int:
     settings = Settings(arguments.iterations, arguments.noise_std)
     units = []
     for problem in arguments.problems:
-        seeds = arguments.seeds or list(range(protocol(problem).num_seeds))
+        seeds = arguments.seeds or parse_seeds(str(protocol(problem).num_seeds))
         for strategy in arguments.strategies:
             units += plan_units(
                 problem, strategy, seeds, arguments.folder, settings, arguments.block

@@ -1,0 +1,154 @@
+"""Statistics against values computed by hand."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.comparison import (
+    KINDS,
+    Runs,
+    holm,
+    iterations_to_reach,
+    paired_test,
+    quartiles,
+    read_runs,
+)
+from benchmarks.regret_figures import colour_of, label
+from benchmarks.regret_report import compare, kind_of, spread, write_report, write_table
+
+VERSIONS = {"torch": "2.13"}
+
+
+def make_runs(strategy, regret, seeds=None, problem="branin"):
+    regret = np.asarray(regret, dtype=float)
+    seconds = np.full(regret.shape, 0.5)
+    return Runs(
+        problem,
+        strategy,
+        list(range(len(regret))) if seeds is None else seeds,
+        dict.fromkeys(KINDS, regret),
+        seconds,
+        2 * seconds,
+        [{"date": "2026-01-01", "versions": VERSIONS, "machine": "none"}],
+    )
+
+
+def write_unit(folder, problem, strategy, seeds, rows):
+    """A file with the regrets ``rows``, one row for each iteration."""
+    folder = folder / problem / strategy.replace(":", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    header = {"problem": problem, "strategy": strategy, "seeds": seeds}
+    header |= {"date": "2026-01-02", "versions": VERSIONS, "machine": "none"}
+    lines = [json.dumps(header)]
+    for row in rows:
+        record = dict.fromkeys(KINDS, row)
+        record |= {"fit_seconds": 0.2, "acquisition_seconds": 1.0}
+        lines.append(json.dumps(record))
+    (folder / f"{seeds[0]:03d}-{seeds[-1]:03d}.jsonl").write_text(
+        "\n".join([*lines, ""])
+    )
+
+
+def test_holm_by_hand():
+    # Sorted: 0.01 x 4, 0.02 x 3, 0.03 x 2 = 0.06 (as before), 0.9 x 1.
+    assert holm([0.03, 0.01, 0.9, 0.02]) == pytest.approx([0.06, 0.04, 0.9, 0.06])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_wilcoxon_by_enumeration():
+    differences = np.array([-1.0, -2.5, 0.5, -4.0, -3.0, 2.0])
+    ours = make_runs("res", np.stack([np.zeros(6), 10.0 + differences], axis=1))
+    theirs = make_runs("random", np.stack([np.zeros(6), np.full(6, 10.0)], axis=1))
+    p_value, median = paired_test(ours, theirs, KINDS[0])
+    ranks = np.abs(differences).argsort().argsort() + 1
+    # Under the null hypothesis every sign is as likely as the other.
+    sums = [
+        sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign)
+        for signs in itertools.product([False, True], repeat=6)
+    ]
+    statistic = ranks[differences > 0].sum()
+    exact = 2 * np.mean(np.array(sums) <= statistic)
+    assert p_value == pytest.approx(exact)
+    assert median == -1.75
+
+
+def test_pairs_are_those_of_common_seeds_and_iterations():
+    ours = make_runs("res", [[0, 5], [0, 1], [0, 2]], seeds=[1, 4, 7])
+    theirs = make_runs("random", [[0, 2, 9], [0, 1, 9]], seeds=[7, 4])
+    assert paired_test(ours, theirs, KINDS[0]) == (1.0, 0.0)
+
+
+def test_quartiles_and_their_text():
+    np.testing.assert_allclose(
+        quartiles(np.array([4.0, 1.0, 2.0, 3.0, 5.0])), [2, 3, 4]
+    )
+    assert spread(np.array([4.0, 1.0, 2.0, 3.0, 5.0])) == "3 (2, 4)"
+
+
+def test_iterations_to_reach_a_part_of_the_initial_regret():
+    regret = np.array([[8.0, 0.5, 3.0, 0.7, 0.9], [10.0, 0.5, 3.0, 0.7, 0.9]])
+    # The median is 9, 0.5, 3, 0.7, 0.9: it is below 0.9 first, but does not stay there.
+    assert iterations_to_reach(regret, 0.1) == 3
+    assert iterations_to_reach(regret, 0.01) is None
+    assert iterations_to_reach(regret, 1.0) == 0
+
+
+def test_units_are_put_together(tmp_path):
+    write_unit(tmp_path, "branin", "random", [2, 3], [[1, 2], [3, 4], [5, 6]])
+    write_unit(tmp_path, "branin", "random", [0], [[7], [8]])
+    write_unit(tmp_path, "branin", "random", [9], [[7]])  # not half as long
+    (tmp_path / "branin" / "random" / "empty.jsonl").touch()
+    (runs,) = read_runs(tmp_path)
+    assert (runs.seeds, runs.iterations) == ([0, 2, 3], 1)
+    np.testing.assert_allclose(runs.regret[KINDS[0]], [[7, 8], [1, 3], [2, 4]])
+    # The seconds of a batch are divided among its members.
+    np.testing.assert_allclose(runs.acquisition, [[1, 1], [0.5, 0.5], [0.5, 0.5]])
+    np.testing.assert_allclose(runs.seconds, 1.2 * runs.acquisition)
+
+
+def test_table_of_a_problem():
+    rng = np.random.default_rng(0)
+    good = np.stack([np.full(12, 2.0), rng.uniform(0.001, 0.01, 12)], axis=1)
+    runs = [
+        make_runs("res:num_samples=1", good),
+        make_runs("random", good + np.array([[0.0, 1.0]])),
+        make_runs("stable_opt:sqrt_beta=2", good - np.array([[0.0, 1e-4]])),
+    ]
+    # Twelve differences of one sign: p = 2 / 2^12, for the two peers.
+    cells = compare(runs[0], runs, KINDS[0])
+    assert cells == ["", f"{4 / 2**12:.2g} +", f"{4 / 2**12:.2g} -"]
+    table = write_table(runs).splitlines()
+    assert table[0] == "### branin"
+    assert table[4].startswith("| RES, C = 1 | 12 | 1 | ")
+    assert "| 1 | 1 | 0.5, 0.5 |  |" in table[4]
+    assert "| - | - | 0.5, 0.5 |" in table[5]
+
+
+def test_names_for_people():
+    assert label("res:num_samples=16") == "RES, C = 16"
+    assert label("stable_opt:sqrt_beta=2") == "StableOpt, √β = 2"
+    assert label("random") == "random"
+    assert kind_of("within_model", "own") == "own_inference_regret"
+    assert kind_of("branin") == "common_robust_regret"
+    colours = colour_of(["res:num_samples=1", "thompson", "joint_entropy_search"])
+    assert len(set(colours.values())) == 3
+
+
+def test_report(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no records"):
+        write_report(tmp_path, tmp_path / "out")
+    for problem in ("within_model", "branin", "eggholder", "hartmann3", "polynomial"):
+        for strategy in ("res:num_samples=1", "random"):
+            write_unit(
+                tmp_path, problem, strategy, [0, 1], [[1, 2], [0.5, 0], [0.1, 0]]
+            )
+    path = write_report(tmp_path, tmp_path / "out")
+    text = path.read_text()
+    assert text.count("### ") == 5
+    assert "Records from 2026-01-02 to 2026-01-02, on none; torch 2.13." in text
+    for name in ("regret", "regret_own", "regret_time"):
+        assert (tmp_path / "out" / f"{name}.png").stat().st_size > 10_000
+        assert f"![]({name}.png)" in text

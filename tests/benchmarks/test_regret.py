@@ -1,0 +1,284 @@
+import json
+
+import pytest
+import torch
+from distributed import Client, LocalCluster
+
+from benchmarks import regret, workers
+from benchmarks.__main__ import main, parse_seeds
+from benchmarks.protocols import (
+    PROTOCOLS,
+    Objective,
+    Protocol,
+    polynomial_points,
+    protocol,
+)
+from benchmarks.regret import (
+    Settings,
+    Unit,
+    in_words,
+    parse_strategy,
+    plan_units,
+    read_unit,
+    run_unit,
+)
+from botorch_res.models import FixedGP, MaximumLikelihoodGP
+from botorch_res.strategies import available_strategies
+from botorch_res.test_functions import SinusLinear
+
+QUICK = "num_restarts=2,raw_samples=16"
+RES = f"res:num_samples=1,{QUICK}"
+IMPROVEMENT = f"expected_improvement:{QUICK}"
+PROBLEMS = ("branin", "sinus_linear")
+TIMES = ("fit_seconds", "recommendation_seconds", "acquisition_seconds")
+
+
+def command(folder, strategies=(RES, IMPROVEMENT), iterations=3, seeds="2"):
+    arguments = ["regret", "--problems", *PROBLEMS, "--strategies", *strategies]
+    arguments += ["--seeds", seeds, "--iterations", str(iterations)]
+    return [*arguments, "--folder", str(folder)]
+
+
+def read_all(folder):
+    """All records by file and iteration, without the times."""
+    found = {}
+    for path in sorted(folder.glob("*/*/*.jsonl")):
+        header, records = read_unit(path)
+        name = str(path.relative_to(folder))
+        assert header["versions"]["torch"] == torch.__version__
+        for record in records:
+            kept = {key: part for key, part in record.items() if key not in TIMES}
+            found[name, record["iteration"]] = kept
+    return found
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    assert main(command(folder)) == 0
+    return folder
+
+
+def test_every_iteration_has_a_record(uninterrupted):
+    records = read_all(uninterrupted)
+    # A batch of two seeds for RES, two units for the other; the initial point counts.
+    assert len(records) == 2 * (1 + 2) * 4
+    for (name, iteration), record in records.items():
+        members = 2 if name.split("/")[1].startswith("res") else 1
+        assert record["iteration"] == iteration
+        for part in ("points", "values", "recommended", "own_robust_regret"):
+            assert len(record[part]) == members
+        assert min(record["common_robust_regret"]) >= 0.0
+
+
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
+    uninterrupted, tmp_path, capsys
+):
+    assert main(command(tmp_path)) == 0
+    files = sorted(tmp_path.glob("*/*/*.jsonl"))
+    for kept, path in enumerate(files):
+        lines = path.read_bytes().splitlines(keepends=True)
+        # Header only, some iterations, all of them; and a line that was cut off.
+        path.write_bytes(b"".join(lines[: 1 + kept % 5]) + lines[-1][:20] * (kept < 5))
+    assert main(command(tmp_path)) == 0
+    assert read_all(tmp_path) == read_all(uninterrupted)
+    assert "[1/" in capsys.readouterr().err
+    # What is finished is left alone, and a longer run goes on from there.
+    before = [path.read_bytes() for path in files]
+    assert main(command(tmp_path)) == 0
+    assert [path.read_bytes() for path in files] == before
+    assert main(command(tmp_path, [IMPROVEMENT], iterations=4, seeds="0")) == 0
+    assert len(read_unit(files[0])[1]) == 5
+
+
+def test_records_are_those_of_the_problem(uninterrupted):
+    for problem in PROBLEMS:
+        rules = protocol(problem)
+        for path in (uninterrupted / problem).glob("*/*.jsonl"):
+            header, records = read_unit(path)
+            instance = rules.make(0)
+            best = instance.robust_optimal_value
+            for record in records:
+                points = torch.tensor(record["points"], dtype=torch.double)
+                values = (instance(points) - rules.offset) / rules.scale
+                torch.testing.assert_close(values.tolist(), record["values"])
+                z = torch.tensor(record["recommended"], dtype=torch.double)
+                robust = instance.worst_case_value(instance.domain.split(z)[0]) - best
+                inference = (instance(z) - best).abs()
+                for kind, regrets in (("robust", robust), ("inference", inference)):
+                    expected = (regrets / rules.scale).tolist()
+                    found = record[f"common_{kind}_regret"]
+                    torch.testing.assert_close(found, expected)
+                if header["strategy"] == IMPROVEMENT:
+                    z = points[:, -1]
+                    inference = (instance(z) - best).abs() / rules.scale
+                own = record["own_inference_regret"]
+                expected = inference.tolist()
+                if header["strategy"] != IMPROVEMENT:
+                    expected = record["common_inference_regret"]
+                torch.testing.assert_close(own, expected)
+
+
+def test_other_settings_need_another_folder(tmp_path, capsys):
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, Settings(iterations=1))
+    run_unit(unit)
+    noisy = Settings(iterations=1, noise_std=0.1)
+    units = [Unit("sinus_linear", "random", (0,), tmp_path, noisy)]
+    assert workers.run_units(units) == 1
+    assert "FAILED with ValueError" in capsys.readouterr().err
+
+
+def test_a_unit_belongs_to_one_process(tmp_path):
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, Settings(iterations=1))
+    unit.path.parent.mkdir(parents=True)
+    with regret._locked(unit.path), pytest.raises(RuntimeError, match="Another proc"):
+        run_unit(unit)
+
+
+def test_units_of_another_block_are_taken_up(tmp_path):
+    settings = Settings(iterations=1)
+    plan = ("sinus_linear", "random", list(range(5)), tmp_path, settings)
+    assert [unit.seeds for unit in plan_units(*plan, block=3)] == [(0, 1, 2), (3, 4)]
+    first = plan_units(*plan, block=2)[1]
+    run_unit(first)
+    lines = first.path.read_bytes().splitlines(keepends=True)
+    first.path.write_bytes(b"".join(lines[:-1]))
+    blocks = [unit.seeds for unit in plan_units(*plan, block=3)]
+    assert blocks == [(2, 3), (0, 1, 4)]
+    run_unit(first)
+    assert [unit.seeds for unit in plan_units(*plan, block=3)] == [(0, 1, 4)]
+    # A file without a complete first line says nothing.
+    (first.path.parent / "009-009.jsonl").write_bytes(b'{"seeds": [0')
+    assert [unit.seeds for unit in plan_units(*plan, block=3)] == [(0, 1, 4)]
+
+
+def test_progress_of_a_long_unit(tmp_path, monkeypatch):
+    monkeypatch.setattr(regret, "PROGRESS_INTERVAL", -1.0)
+    lines = []
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, Settings(iterations=2))
+    assert run_unit(unit, lines.append) == 3
+    assert len(lines) == 3
+    assert lines[-1] == (
+        "sinus_linear, random, seeds 0 to 0: 2 of 2 iterations, about 0 s left"
+    )
+
+
+def test_local_processes_and_dask_do_the_same(tmp_path):
+    settings = Settings(iterations=1)
+    outcomes = []
+    for kind in ("inline", "process", "dask"):
+        plan = ("sinus_linear", "random", [0, 1], tmp_path / kind, settings)
+        units = plan_units(*plan, block=1)
+        if kind == "dask":
+            with (
+                LocalCluster(
+                    n_workers=1, processes=False, dashboard_address=None
+                ) as cluster,
+                Client(cluster),
+            ):
+                failures = workers.run_units(units, dask=cluster.scheduler_address)
+        else:
+            failures = workers.run_units(units, workers=int(kind == "process"))
+        assert failures == 0
+        outcomes.append(read_all(tmp_path / kind))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_estimate_counts_what_is_left(tmp_path, monkeypatch):
+    settings = Settings(iterations=3)
+    units = [Unit("sinus_linear", "random", (s,), tmp_path, settings) for s in range(3)]
+    clock = iter([100.0, 110.0])
+    monkeypatch.setattr(workers.time, "monotonic", lambda: next(clock))
+    estimate = workers.Estimate(units)
+    assert estimate.seconds_left() == 0.0
+    for unit in units[:1]:
+        unit.path.parent.mkdir(parents=True)
+        record = json.dumps(dict.fromkeys(TIMES, 0.5))
+        header = json.dumps({"seeds": [0]})
+        unit.path.write_text("\n".join([header, *4 * [record], ""]))
+        estimate.finish(unit)
+    # 12 iterations at 1 s at the start, 8 iterations at 1.5 s left: nothing was won.
+    assert estimate.num_finished == 1
+    assert estimate._work() == pytest.approx(8 * 1.5)
+
+
+def test_noise_depends_on_seed_and_iteration():
+    rules = Protocol(lambda seed: SinusLinear(), FixedGP(0.3), noise_std=0.5)
+    X = SinusLinear().domain.sample(400, seed=0)
+    first, second = (Objective(SinusLinear(), rules, seed) for seed in (0, 1))
+    noise = first(X, 3) - SinusLinear()(X)
+    assert noise.std() == pytest.approx(0.5, rel=0.15)
+    torch.testing.assert_close(first(X, 3), first(X, 3))
+    assert not torch.equal(first(X, 3), first(X, 4))
+    assert not torch.equal(first(X, 3), second(X, 3))
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_protocols(name):
+    rules = protocol(name)
+    problem = rules.make(0)
+    domain = problem.domain
+    numbers = {
+        "within_model": (1, 50, 50),
+        "branin": (1, 50, 50),
+        "sinus_linear": (1, 60, 50),
+        "eggholder": (1, 80, 50),
+        "hartmann3": (1, 50, 100),
+        "polynomial": (10, 100, 100),
+        "robot_pushing": (2, 100, 30),
+        "deep_drawing": (1, 25, 30),
+    }[name]
+    assert (rules.num_initial, rules.iterations, rules.num_seeds) == numbers
+    other = rules.make(1).domain
+    same = str(domain.theta_choices) == str(other.theta_choices)
+    assert same == rules.same_domain
+    if isinstance(rules.model_factory, MaximumLikelihoodGP):
+        values = Objective(problem, rules, 0)(domain.sample(2048, seed=5), 0)
+        assert values.mean() == pytest.approx(0.0, abs=0.05)
+        assert values.std() == pytest.approx(1.0, abs=0.05)
+
+
+def test_hyperparameters_of_the_polynomial_are_of_greatest_likelihood():
+    X, Y = polynomial_points()
+    assert len(X) == 500
+    assert Y.max() < 15.0
+    rules = protocol("polynomial")
+    fixed = rules.model_factory
+    bounds = rules.make(0).domain.bounds
+
+    def log_likelihood(factor, column):
+        unit = (X - bounds[0]) / (bounds[1] - bounds[0])
+        scale = torch.tensor(fixed.lengthscale, dtype=torch.double)
+        scale[column] *= factor
+        distance = torch.cdist(unit / scale, unit / scale).square()
+        noise = fixed.noise_variance * torch.eye(len(X), dtype=torch.double)
+        covariance = fixed.signal_variance * (-distance / 2).exp() + noise
+        values = (Y - rules.offset) / rules.scale
+        normal = torch.distributions.MultivariateNormal(
+            torch.zeros_like(values), covariance
+        )
+        return normal.log_prob(values)
+
+    for column in range(4):
+        best = log_likelihood(1.0, column)
+        assert best > log_likelihood(1.05, column)
+        assert best > log_likelihood(0.95, column)
+
+
+def test_names_and_numbers_of_the_command_line():
+    assert parse_seeds("3") == [0, 1, 2]
+    assert parse_seeds("0") == [0]
+    assert parse_seeds("4-6,9") == [4, 5, 6, 9]
+    assert parse_strategy("res:num_samples=4,x=0.5") == (
+        "res",
+        {"num_samples": 4, "x": 0.5},
+    )
+    assert parse_strategy("random")[0] in available_strategies()
+    with pytest.raises(ValueError, match="'res:4'"):
+        parse_strategy("res:4")
+    with pytest.raises(ValueError, match="got 'banana'"):
+        protocol("banana")
+    assert in_words(30) == "about 30 s"
+    assert in_words(90) == "about 1.5 min"
+    assert in_words(7200) == "about 2.0 h"
+    assert in_words(2 * 86400) == "about 2.0 d"

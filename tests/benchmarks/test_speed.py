@@ -1,0 +1,27 @@
+import torch
+
+from benchmarks.speed import Size, count, draw_growth, make_work, table, wall
+
+
+def test_operations_do_not_grow_with_the_number_of_points():
+    few, many = (make_work(Size(t=4, C=2, b=b)) for b in (4, 64))
+    assert count(few.evaluate) == count(many.evaluate) > 100
+
+
+def test_work_in_single_precision():
+    work = make_work(Size(t=4, C=2, b=4), torch.float)
+    (gradient,) = work.evaluate()
+    assert gradient.dtype == torch.float
+    assert gradient.isfinite().all()
+
+
+def test_times_are_those_of_the_functions():
+    slow, quick = wall(lambda: torch.randn(10**6).sort(), lambda: None, repeats=2)
+    assert slow > quick >= 0.0
+
+
+def test_tables_and_curves(tmp_path):
+    assert table(["a", "b"], [[1, 2.5]]) == "| a | b |\n| --- | --- |\n| 1 | 2.5 |\n"
+    curves = {"t": [(10, 1.0, 1.0), (20, 2.0, 1.5)], "C": [(1, 0.5, 0.5)]}
+    draw_growth(curves, tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 5_000
