@@ -1,30 +1,42 @@
-"""Expected improvement of the worst case, by BoTorch's risk measures."""
+"""Expected improvement of the worst case, by BoTorch's risk measures.
+
+BoTorch smooths the improvement, and repairs covariances, by constants that suit
+outcomes of order one. It is therefore given the outcomes of the model's own space, like
+the methods of ``botorch_res.strategies.non_robust``.
+"""
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.acquisition.risk_measures import WorstCase
+from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from botorch.models.transforms.input import (
     AppendFeatures,
     ChainedInputTransform,
-    FilterFeatures,
+    InputTransform,
 )
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.utils.safe_math import logmeanexp
 from botorch.utils.sampling import manual_seed
+from gpytorch.distributions import MultivariateNormal
+from linear_operator.settings import cholesky_jitter
 from torch import Tensor
+from torch.nn import ModuleList
 
 from botorch_res.domain import RobustDomain
+from botorch_res.models import ExactGPView
 from botorch_res.optim import WorstCaseSolver
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
 from botorch_res.optim.recommend import mean_function
 from botorch_res.strategies.base import Strategy, register_strategy
+from botorch_res.strategies.non_robust import members
 
 
 @register_strategy("worst_case_nei")
@@ -134,7 +146,10 @@ class WorstCaseImprovementStrategy(Strategy):
 
 
 class WorstCaseImprovement(AcquisitionFunction):
-    """``qLogNoisyExpectedImprovement`` of the worst case, as a function of ``z``."""
+    """``qLogNoisyExpectedImprovement`` of the worst case, as a function of ``z``.
+
+    That of an ensemble is the average of the members' improvements.
+    """
 
     def __init__(
         self,
@@ -161,16 +176,18 @@ class WorstCaseImprovement(AcquisitionFunction):
         """
         super().__init__(model=model)
         self.domain = domain
-        # BoTorch maximises. Negating the posterior, and not its samples, makes
-        # minimising the mirror image of maximising to the last draw.
-        negate = ScalarizedPosteriorTransform(-torch.ones_like(X[0, :1]))
-        self.improvement = qLogNoisyExpectedImprovement(
-            append_thetas(model, domain, thetas),
-            # Repeated x would be perfectly correlated.
-            X_baseline=domain.split(X)[0].unique(dim=0),
-            sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
-            objective=WorstCase(len(thetas)),
-            posterior_transform=None if maximize else negate,
+        # BoTorch maximises. Negating the model, and not its samples, makes minimising
+        # the mirror image of maximising to the last draw.
+        view = ExactGPView(model, negate=not maximize, model_units=True)
+        self.improvements = ModuleList(
+            qLogNoisyExpectedImprovement(
+                append_thetas(member, view, domain, thetas),
+                X_baseline=domain.split(X)[0].unique(dim=0),
+                sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
+                objective=WorstCase(len(thetas)),
+                posterior_transform=Jitter(),
+            )
+            for member in members(view)
         )
         self.set_X_pending(X_pending)
 
@@ -182,7 +199,9 @@ class WorstCaseImprovement(AcquisitionFunction):
         """
         super().set_X_pending(X_pending)
         x = None if X_pending is None else self.domain.split(X_pending)[0].unique(dim=0)
-        self.improvement.set_X_pending(x)
+        improvement: Any
+        for improvement in self.improvements:
+            improvement.set_X_pending(x)
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the improvement.
@@ -193,29 +212,96 @@ class WorstCaseImprovement(AcquisitionFunction):
         Returns:
             ``batch_shape`` values.
         """
-        value: Tensor = self.improvement(self.domain.split(X)[0])
-        return value
+        x, _ = self.domain.split(X)
+        values = torch.stack([improvement(x) for improvement in self.improvements])
+        average: Tensor = logmeanexp(values, dim=0)
+        return average
 
 
-def append_thetas(model: Model, domain: RobustDomain, thetas: Tensor) -> Model:
+class Jitter(PosteriorTransform):
+    """Adds to all variances what ``linear_operator`` adds to singular covariances.
+
+    Functions are drawn jointly at many close thetas, where the covariance is singular
+    up to rounding. With the jitter always in place all points are treated alike, and
+    nothing has to be repaired on the way. Next to outcomes of order one its standard
+    deviation is ``1e-4`` in double precision.
+    """
+
+    def evaluate(self, Y: Tensor, X: Tensor | None = None) -> Tensor:
+        """Leave outcomes as they are.
+
+        Args:
+            Y: ``batch_shape x q x 1`` outcomes.
+            X: Ignored.
+
+        Returns:
+            The outcomes.
+        """
+        return Y
+
+    def forward(self, posterior: Any, X: Tensor | None = None) -> GPyTorchPosterior:
+        """Add the jitter.
+
+        Args:
+            posterior: The posterior.
+            X: Ignored.
+
+        Returns:
+            The posterior with larger variances.
+        """
+        mean = posterior.distribution.mean
+        jitter = torch.full_like(mean, cholesky_jitter.value(mean.dtype))
+        covariance = posterior.distribution.covariance_matrix + jitter.diag_embed()
+        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+
+
+class ToModelSpace(InputTransform):
+    """Carries ``(x, theta)``, in this order of columns, to a model's space."""
+
+    transform_on_train = False
+    transform_on_eval = True
+    transform_on_fantasize = True
+
+    def __init__(self, view: ExactGPView, domain: RobustDomain) -> None:
+        """Take over the way into the model's space.
+
+        Args:
+            view: The model.
+            domain: The domain.
+        """
+        super().__init__()
+        self.view = view
+        self.domain = domain
+
+    def transform(self, X: Tensor) -> Tensor:
+        """Transform points.
+
+        Args:
+            X: ``... x d`` points, the controllable columns first.
+
+        Returns:
+            The points in the model's space.
+        """
+        x, theta = X.split([self.domain.x_dim, self.domain.theta_dim], dim=-1)
+        return self.view.transform_inputs(self.domain.join(x, theta))
+
+
+def append_thetas(
+    model: SingleTaskGP, view: ExactGPView, domain: RobustDomain, thetas: Tensor
+) -> SingleTaskGP:
     """Turn a model of ``z`` into one of ``x`` that predicts all thetas jointly.
 
     Args:
-        model: The model, in evaluation mode.
+        model: A model without transforms, in evaluation mode, which is changed.
+        view: The way into its space.
         domain: The domain.
         thetas: The ``m x d_theta`` thetas.
 
     Returns:
-        A copy of the model that takes ``q x d_x`` points, and predicts ``q * m``.
+        The model, which now takes ``q x d_x`` points, and predicts ``q * m``.
     """
-    copy: Any = deepcopy(model)
-    order = torch.tensor([*domain.controllable, *domain.uncontrollable])
-    steps = {
-        "thetas": AppendFeatures(thetas),
-        "order": FilterFeatures(order.argsort().to(thetas.device), False),
-    }
-    if hasattr(copy, "input_transform"):
-        steps["model"] = copy.input_transform
-    copy.input_transform = ChainedInputTransform(**steps)
-    copy.input_transform.eval()
-    return copy  # type: ignore[no-any-return]
+    model.input_transform = ChainedInputTransform(
+        thetas=AppendFeatures(thetas), space=ToModelSpace(view, domain)
+    )
+    model.input_transform.eval()
+    return model

@@ -24,11 +24,6 @@ DOMAINS = [
     RobustDomain(BOUNDS, [1], x_choices=X_CHOICES, theta_choices=THETA_CHOICES),
 ]
 
-# BoTorch draws from the joint posterior at many close points.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:A not p.d.:linear_operator.utils.warnings.NumericalWarning"
-)
-
 
 # The fit is not what most of these tests are about.
 CHEAP = FixedGP(0.3, standardize=True)
@@ -62,17 +57,22 @@ class TestEveryStrategy:
         state = torch.random.get_rng_state()
         options = {"model_factory": CHEAP, "seed": 3, **QUICK.get(name, {})}
         used = make_strategy(name, domain, maximize=True, **options)
-        used.propose(X[:3], Y[:3], seed=1)
+        # Other data before: one observation, with a noise of its own.
+        Yvar = torch.full_like(Y, 1e-4)
+        assert used.propose(X[:1], Y[:1], Yvar[:1], seed=1).shape == (1, 2)
+        used.recommend(X[:1], Y[:1], Yvar[:1])
         fresh = make_strategy(name, domain, maximize=True, **options)
         first = used.propose(X, Y, seed=7)
         assert torch.equal(first, fresh.propose(X, Y, seed=7))
         assert torch.equal(state, torch.random.get_rng_state())
 
-    def test_one_observation(self, name, domain):
-        X, Y = data(domain, n=1)
-        strategy = make_strategy(name, domain, maximize=False, **QUICK.get(name, {}))
-        assert strategy.propose(X, Y, Yvar=torch.full_like(Y, 1e-4)).shape == (1, 2)
-        strategy.recommend(X, Y)
+
+@pytest.mark.parametrize("name", available_strategies())
+def test_fits_one_observation(name):
+    X, Y = data(DOMAINS[1], n=1)
+    strategy = make_strategy(name, DOMAINS[1], maximize=False, **QUICK.get(name, {}))
+    assert strategy.propose(X, Y, Yvar=torch.full_like(Y, 1e-4)).shape == (1, 2)
+    strategy.recommend(X, Y)
 
 
 class TestFit:

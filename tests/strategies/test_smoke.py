@@ -18,41 +18,41 @@ from tests.strategies.ten_iterations import (
     run,
 )
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:A not p.d.:linear_operator.utils.warnings.NumericalWarning"
-)
+# Every strategy once, every problem at least once.
+NON_ROBUST = {
+    "expected_improvement": "polynomial",
+    "joint_entropy_search": "branin",
+    "knowledge_gradient": "hartmann3",
+    "max_value_entropy": "eggholder",
+    "random": "within_model",
+    "upper_confidence_bound": "robot_pushing",
+}
+# Where ten evaluations are enough to tell.
+ROBUST = {
+    "res": "deep_drawing",
+    "stable_opt": "deep_drawing",
+    "thompson": "deep_drawing",
+    "worst_case_nei": "sinus_linear",
+}
 
-PAIRS = [
-    (name, list(PROBLEMS)[i % len(PROBLEMS)])
-    for i, name in enumerate(available_strategies())
-]
+
+def test_all_are_run():
+    assert sorted(NON_ROBUST | ROBUST) == available_strategies()
+    assert {*NON_ROBUST.values(), *ROBUST.values()} == set(PROBLEMS)
 
 
-@pytest.mark.parametrize(("name", "problem"), PAIRS)
+@pytest.mark.parametrize(("name", "problem"), (NON_ROBUST | ROBUST).items())
 def test_ten_iterations(name, problem):
-    strategy = quick_strategy(name, PROBLEMS[problem])
-    X, Y = run(strategy, PROBLEMS[problem])
-    assert len(X) == ITERATIONS + 1
-    check(strategy, X, Y)
-
-
-# Robust methods have to be better than chance where ten evaluations can tell anything.
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("res", "deep_drawing"),
-        ("stable_opt", "sinus_linear"),
-        ("thompson", "deep_drawing"),
-        ("worst_case_nei", "sinus_linear"),
-    ],
-)
-def test_better_than_chance(name, problem):
     problem = PROBLEMS[problem]
     strategy = quick_strategy(name, problem)
     X, Y = run(strategy, problem)
-    x = strategy.recommend(X, Y).x
-    chance = problem.worst_case_value(strategy.domain.sample_x(256, seed=0)).median()
-    assert problem.worst_case_value(x) <= chance
+    assert len(X) == ITERATIONS + 1
+    check(strategy, X, Y)
+    if name in ROBUST:
+        # Better than four of five random settings.
+        found = problem.worst_case_value(strategy.recommend(X, Y).x)
+        chance = problem.worst_case_value(strategy.domain.sample_x(256, seed=0))
+        assert found <= chance.quantile(0.2)
 
 
 class TestFullyBayesianProtocol:
