@@ -19,8 +19,13 @@ from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.ascent import ascend
-from botorch_res.optim.optimize_acqf import NUM_EXCHANGES, _near_optima, _nearest
+from botorch_res.optim.ascent import advance, begin
+from botorch_res.optim.optimize_acqf import (
+    NUM_EXCHANGES,
+    NUM_HEATS,
+    _near_optima,
+    _nearest,
+)
 
 
 def optimize_replicates(
@@ -148,13 +153,13 @@ def _local_search(
         The ``num_restarts x S x d`` candidates and their values.
     """
     if not (domain.x_is_finite or domain.theta_is_finite):
-        return _climb(acq_function, domain, starts, (), num_rounds)
+        return _climb(acq_function, domain, starts, (), num_rounds, NUM_HEATS)
     fixed = tuple(domain.controllable if domain.x_is_finite else domain.uncontrollable)
     candidates = starts
     for _ in range(NUM_EXCHANGES):
         chosen = _best_choice(acq_function, domain, candidates, count, rows)
         candidates, values = _climb(
-            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES
+            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES, 1
         )
     return candidates, values
 
@@ -165,6 +170,7 @@ def _climb(
     starts: Tensor,
     fixed: tuple[int, ...],
     num_rounds: int,
+    num_heats: int,
 ) -> tuple[Tensor, Tensor]:
     """Climb from all starts of all members, with some columns held.
 
@@ -174,9 +180,11 @@ def _climb(
         starts: ``num_restarts x S x d`` starting points.
         fixed: The columns that keep the values of their start.
         num_rounds: The number of rounds.
+        num_heats: The rounds are so many heats. Only the better half of a member's
+            starts goes on to the next.
 
     Returns:
-        The ``num_restarts x S x d`` candidates and their values.
+        The ``m x S x d`` candidates of the last heat and their values.
     """
 
     def in_unit_cube(u: Tensor) -> Tensor:
@@ -187,10 +195,17 @@ def _climb(
 
     movable = torch.ones_like(domain.bounds[0], dtype=torch.bool)
     movable[list(fixed)] = False
-    unit = normalize(starts, domain.bounds)
-    unit, values = ascend(in_unit_cube, unit, movable, num_rounds)
+    state = begin(in_unit_cube, normalize(starts, domain.bounds), movable)
+    for heat in range(num_heats):
+        if heat > 0:
+            index = state.values.topk((len(starts) + 1) // 2, dim=0).indices
+            state = state.select(index)
+            starts = starts.take_along_dim(index.unsqueeze(-1), dim=0)
+        rounds = (num_rounds + heat) // num_heats
+        state = advance(in_unit_cube, state, movable, rounds)
     # What did not move is left without the rounding of the way to the cube and back.
-    return torch.where(movable, unnormalize(unit, domain.bounds), starts), values
+    candidates = torch.where(movable, unnormalize(state.points, domain.bounds), starts)
+    return candidates, state.values
 
 
 def _best_choice(
