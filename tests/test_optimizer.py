@@ -66,7 +66,7 @@ class TestAskAndTell:
         assert len(points.unique(dim=0)) == 3
 
     def test_finds_the_robust_optimum(self):
-        optimizer = told(RobustOptimizer(DOMAIN, maximize=False, seed=0), 12)
+        optimizer = told(RobustOptimizer(DOMAIN, maximize=False, seed=0), 16)
         found = optimizer.recommend()
         assert found.x["x1"] == pytest.approx(0.3, abs=0.02)
         assert found.theta["theta1"] == pytest.approx(0.7, abs=0.02)
