@@ -1,17 +1,25 @@
 """What one step of Robust Entropy Search costs, against the alternatives in BoTorch.
 
-Run as ``python -m benchmarks.acquisition [--quick]``. A step constructs the acquisition
-function and finds one candidate with 8 restarts and 256 raw samples. Times are medians
-of CPU time on one core, in runs that alternate between the methods.
+Run all sections or some of them, in a quarter of an hour or in a minute:
+
+    OMP_NUM_THREADS=1 python -m benchmarks.acquisition
+    OMP_NUM_THREADS=1 python -m benchmarks.acquisition steps --quick
+
+A step constructs the acquisition function and finds one candidate with 8 restarts and
+256 raw samples. Times are medians of CPU time on one thread, in runs that alternate
+between the methods. The figures are kept in ``results/acquisition.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
+import cProfile
+import multiprocessing
+import pstats
+import resource
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
@@ -24,6 +32,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
+from benchmarks.report import RESULTS, alternate, describe_run, keep_section
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.acquisition.stable_opt import StableOpt
@@ -31,6 +40,14 @@ from botorch_res.optim.optimize_acqf import optimize_robust_acqf
 from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
+TITLE = """# What a step of Robust Entropy Search costs
+
+`python -m benchmarks.acquisition` on one thread: a step constructs the acquisition
+function and finds one candidate (8 restarts, 256 raw samples). JES is BoTorch's
+`qJointEntropySearch` with as many samples, worst-case qLogNEI is
+`qLogNoisyExpectedImprovement` with `AppendFeatures` and `WorstCase`; both with
+`optimize_acqf` and the same numbers of restarts and raw samples.
+"""
 RESTARTS = {"num_restarts": 8, "raw_samples": 256}
 
 
@@ -172,56 +189,42 @@ def stable_opt(domain: RobustDomain, t: int, samples: int) -> None:
     StableOpt(make_model(domain, t), domain, maximize=False).optimize()
 
 
-def alternate(functions: list[Callable[[], None]], repeats: int) -> list[float]:
-    """Median CPU seconds of functions that take turns.
-
-    Args:
-        functions: The functions.
-        repeats: How often each is timed, after one run that is not.
-
-    Returns:
-        The medians.
-    """
-    times: list[list[float]] = [[] for _ in functions]
-    for repeat in range(repeats + 1):
-        for function, record in zip(functions, times, strict=True):
-            start = time.process_time()
-            function()
-            if repeat:
-                record.append(time.process_time() - start)
-    return [statistics.median(record) for record in times]
-
-
-def steps(settings: list[tuple[str, int, int]], repeats: int) -> None:
-    """Print the table of steps.
+def steps(settings: list[tuple[str, int, int]], repeats: int) -> Iterator[str]:
+    """The table of steps.
 
     Args:
         settings: Names of domains, numbers of observations and of samples.
         repeats: How often each step is timed.
+
+    Yields:
+        The lines of the table.
     """
-    print("| domain | t | C | RES, s | RES / JES | RES / worst-case qLogNEI | RES / ")
-    print("StableOpt |\n|---|---|---|---|---|---|---|")
+    yield (
+        "| domain | t | C | RES, s | RES / JES | RES / worst-case qLogNEI | "
+        "RES / StableOpt |"
+    )
+    yield "|---|---|---|---|---|---|---|"
     for name, t, samples in settings:
         domain = make_domain(name)
         methods = [robust_entropy_search, stable_opt]
         if name != "grid":
             methods += [joint_entropy_search, worst_case_improvement]
-        runs = [
-            lambda method=method, domain=domain, t=t, samples=samples: method(
-                domain, t, samples
-            )
-            for method in methods
-        ]
-        own, stable, *others = alternate(runs, repeats)
+        runs = [partial(method, domain, t, samples) for method in methods]
+        own, stable, *others = alternate(*runs, repeats=repeats)
         ratios = [f"{own / other:.2f}" for other in others] or ["-", "-"]
         row = [name, str(t), str(samples), f"{own:.2f}", *ratios, f"{own / stable:.2f}"]
-        print(f"| {' | '.join(row)} |", flush=True)
+        yield f"| {' | '.join(row)} |"
 
 
-def count_operations() -> None:
-    """Print the operations dispatched by an evaluation and its gradient."""
-    print("| domain | b | C | forward | forward and backward |\n|---|---|---|---|---|")
-    for name in ("box", "thetas"):
+def count_operations() -> Iterator[str]:
+    """The operations dispatched by an evaluation and its gradient.
+
+    Yields:
+        The lines of the table.
+    """
+    yield "| domain | b | C | forward | forward and backward |"
+    yield "|---|---|---|---|---|"
+    for name in ("box", "thetas", "4-D"):
         domain = make_domain(name)
         for b, samples in ((8, 4), (256, 4), (8, 64)):
             acqf = qRobustEntropySearch(
@@ -233,28 +236,119 @@ def count_operations() -> None:
             X.requires_grad_()
             with OperationCount() as both:
                 acqf(X).sum().backward()
-            print(f"| {name} | {b} | {samples} | {forward.count} | {both.count} |")
+            yield f"| {name} | {b} | {samples} | {forward.count} | {both.count} |"
+
+
+def peak_memory(b: int, samples: int) -> float:
+    """Memory that an evaluation adds to the peak of a fresh process.
+
+    Args:
+        b: The number of points.
+        samples: The number of function samples.
+
+    Returns:
+        MiB of resident memory.
+    """
+    torch.set_num_threads(1)
+    domain = make_domain("box")
+    acqf = qRobustEntropySearch(
+        make_model(domain, 30), domain, num_samples=samples, seed=0
+    )
+    X = domain.sample(b, seed=1).unsqueeze(-2)
+    peaks = []
+    with torch.no_grad():
+        for points in (X[:8], X):
+            acqf(points)
+            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return (peaks[1] - peaks[0]) / 2**10
+
+
+def measure_memory() -> Iterator[str]:
+    """Peak memory of an evaluation without gradient.
+
+    Yields:
+        The lines of the table.
+    """
+    yield "Resident memory of an evaluation at b points, t = 30, one uncontrollable"
+    yield "input; the chunks hold it down for large b C.\n"
+    yield "| b | C | peak, MiB |"
+    yield "|---|---|---|"
+    context = multiprocessing.get_context("spawn")
+    for b, samples in ((256, 16), (4096, 16), (65536, 16), (4096, 64)):
+        with context.Pool(1) as pool:
+            peak = pool.apply(peak_memory, (b, samples))
+        yield f"| {b} | {samples} | {peak:.0f} |"
+
+
+def profile_steps() -> Iterator[str]:
+    """Where the time of a step goes.
+
+    Yields:
+        The lines of the table.
+    """
+    parts = {
+        "robust optima of the samples": "robust_optimum",
+        "expectation propagation": "expectation_propagation",
+        "worst cases of candidates": "_worst_cases",
+        "moments of truncated pairs": "truncated_bvn_moments",
+        "prediction of pairs": "pair_posterior",
+        "gradients": "run_backward",
+    }
+    yield "Shares of a step's time, C = 16, under Python's profiler, which favours few"
+    yield "large operations.\n"
+    yield f"| domain | t | {' | '.join(parts)} |"
+    yield "|---|---|" + "---|" * len(parts)
+    for name, t in (("box", 30), ("box", 100), ("thetas", 30)):
+        domain = make_domain(name)
+        robust_entropy_search(domain, t, 16)
+        profiler = cProfile.Profile()
+        profiler.runcall(robust_entropy_search, domain, t, 16)
+        stats = pstats.Stats(profiler)
+        spent: dict[str, float] = {}
+        for (_, _, function), (_, _, _, seconds, _) in stats.stats.items():
+            for key in parts.values():
+                if function == key or f"'{key}'" in function:
+                    spent[key] = max(spent.get(key, 0.0), seconds)
+        shares = [spent.get(key, 0.0) / stats.total_tt for key in parts.values()]
+        yield f"| {name} | {t} | {' | '.join(f'{100 * s:.0f} %' for s in shares)} |"
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few settings, one repeat")
-    quick = parser.parse_args().quick
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if quick:
-        settings = [("box", 10, 16), ("box", 30, 16), ("box", 100, 16)]
-        settings += [("thetas", 30, 16)]
-    else:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("sections", nargs="*", metavar="section")
+    parser.add_argument("--quick", action="store_true", help="few settings, no file")
+    arguments = parser.parse_args()
+    quick = arguments.quick
+    settings = [("box", t, 16) for t in (10, 30, 100)] + [("thetas", 30, 16)]
+    if not quick:
         settings = [
             (name, t, samples)
             for name in ("box", "thetas", "4-D", "grid")
             for t in (10, 30, 100)
             for samples in (1, 16, 64)
         ]
-    count_operations()
-    steps(settings, repeats=1 if quick else 3)
+    runs: dict[str, Callable[[], Iterator[str]]] = {
+        "steps": lambda: steps(settings, repeats=1 if quick else 3),
+        "operations": count_operations,
+        "memory": measure_memory,
+        "profile": profile_steps,
+    }
+    unknown = set(arguments.sections) - set(runs)
+    if unknown:
+        parser.error(f"expected sections among {list(runs)}, got {sorted(unknown)}")
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    for section in arguments.sections or runs:
+        print(f"## {section}\n", flush=True)
+        lines = [describe_run(), ""]
+        for line in runs[section]():
+            lines.append(line)
+            print(line, flush=True)
+        if not quick:
+            path = RESULTS / "acquisition.md"
+            keep_section(path, TITLE, section, "\n".join(lines))
+        print(flush=True)
 
 
 if __name__ == "__main__":
