@@ -141,7 +141,8 @@ class Strategy(ABC):
         """Take pending points for observations of the posterior mean.
 
         This is the kriging believer [Ginsbourger2010kriging]_, for methods that know
-        nothing of pending points.
+        nothing of pending points. The model is fitted to all of them, so that pending
+        points count for a ``refresh`` of its hyperparameters, too.
 
         Args:
             X: A ``t x d`` tensor of evaluated points.
