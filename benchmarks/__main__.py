@@ -2,6 +2,7 @@
 
 - ``regret`` runs strategies on problems; run it again to go on where it stopped.
 - ``report`` draws the figures and writes the tables of what has been run.
+- ``pack`` compresses the records of finished runs, to keep them.
 - ``speed`` measures how long a step takes, and how that grows.
 """
 
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.protocols import PROTOCOLS, protocol
-from benchmarks.regret import Settings, plan_units
+from benchmarks.regret import Settings, pack_units, plan_units
 from benchmarks.regret_report import write_report
 from benchmarks.report import RESULTS
 from benchmarks.speed import measure
@@ -86,6 +87,8 @@ def make_parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="figures and tables of the regret")
     report.add_argument("--folder", type=Path, default=RESULTS / "regret")
     report.add_argument("--output", type=Path, default=RESULTS)
+    pack = commands.add_parser("pack", help="compress the records of finished runs")
+    pack.add_argument("--folder", type=Path, default=RESULTS / "regret")
     speed = commands.add_parser("speed", help="how long a step takes")
     speed.add_argument("--quick", action="store_true", help="few settings, one repeat")
     speed.add_argument("--output", type=Path, default=RESULTS)
@@ -126,6 +129,9 @@ def main(arguments: list[str] | None = None) -> int:
         return min(1, run_regret(parsed))
     if parsed.command == "report":
         print(write_report(parsed.folder, parsed.output))
+        return 0
+    if parsed.command == "pack":
+        print(f"{pack_units(parsed.folder)} files")
         return 0
     print(measure(parsed.output, quick=parsed.quick))
     return 0

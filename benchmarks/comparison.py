@@ -59,7 +59,7 @@ def read_runs(folder: Path) -> list[Runs]:
         a pair are then cut to the shortest of these.
     """
     files: dict[tuple[str, str], list] = {}
-    for path in sorted(folder.glob("*/*/*.jsonl")):
+    for path in sorted(folder.glob("*/*/*.jsonl*")):
         header, records = read_unit(path)
         if header is not None and records:
             name = (header["problem"], header["strategy"])
@@ -79,7 +79,8 @@ def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> 
         blocks = []
         for header, records in units:
             rows = [
-                sum(np.asarray(record[name]) for name in names) for record in records
+                sum(np.asarray(_entry(record, name)) for name in names)
+                for record in records
             ]
             rows = [np.broadcast_to(row, len(header["seeds"])) for row in rows[:length]]
             share = len(header["seeds"]) if names[0].endswith("seconds") else 1
@@ -95,6 +96,11 @@ def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> 
         column("acquisition_seconds", "fit_seconds"),
         [header for header, _ in units],
     )
+
+
+def _entry(record: dict, name: str) -> object:
+    """An entry of a record; a strategy without own regrets has the common ones."""
+    return record.get(name, record.get(name.replace("own", "common")))
 
 
 def quartiles(values: np.ndarray) -> np.ndarray:

@@ -10,15 +10,19 @@ and the problem allow it.
 In every line: the ``points`` evaluated and their ``values``; the ``recommended`` points
 ``(x, theta)``, the robust optimum of the posterior mean; the regrets of these,
 ``common_robust_regret`` and ``common_inference_regret``; the regrets of what the
-strategy itself recommends by the paper's protocol, which is the same for Robust Entropy
-Search and the last point for the others: ``own_robust_regret`` and
-``own_inference_regret``; the wall-clock seconds of fit, recommendation and
-``acquisition`` for the whole block; and the warnings raised, by their category.
+strategy itself recommends by the paper's protocol, ``own_robust_regret`` and
+``own_inference_regret``: that is the last point, and for Robust Entropy Search the
+common recommendation, so that its lines do without; the seconds of fit, recommendation
+and ``acquisition`` for the whole block (CPU time, which other work on the machine does
+not disturb; with a CUDA device wall-clock time); and the warnings raised, by their
+category. Points and values are exact, recommendations and regrets are rounded.
+``pack_units`` compresses the files of finished units.
 """
 
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
 import os
 import platform
@@ -53,6 +57,7 @@ from botorch_res.strategies import (
 Record = dict[str, Any]
 # Seconds between two lines about the progress of a unit.
 PROGRESS_INTERVAL = 60.0
+clock = time.perf_counter if torch.cuda.is_available() else time.process_time
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,7 @@ def plan_units(
     if not (changed.same_domain and supports_replicates(candidate)):
         block = 1
     units, known = [], set()
-    for path in sorted(unit.path.parent.glob("*.jsonl")):
+    for path in unit_files(unit.path.parent):
         header, records = read_unit(path)
         if header is None:
             continue
@@ -223,9 +228,47 @@ def read_unit(path: Path) -> tuple[Record | None, list[Record]]:
     """
     if not path.exists():
         return None, []
-    lines = path.read_bytes().split(b"\n")[:-1]
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        content = gzip.decompress(content)
+    lines = content.split(b"\n")[:-1]
     header, *records = [json.loads(line) for line in lines] or [None]
     return header, records
+
+
+def unit_files(folder: Path) -> list[Path]:
+    """The files of units in a folder.
+
+    Args:
+        folder: The folder.
+
+    Returns:
+        The files, packed or not, in the order of their names.
+    """
+    return sorted(folder.glob("*.jsonl*"))
+
+
+def pack_units(folder: Path, settings: Settings = Settings()) -> int:  # noqa: B008
+    """Compress the files of finished units; ``run_unit`` unpacks what it goes on with.
+
+    Args:
+        folder: The folder of all results.
+        settings: Changes to the protocol.
+
+    Returns:
+        The number of files.
+    """
+    count = 0
+    for path in sorted(folder.glob("*/*/*.jsonl")):
+        header, records = read_unit(path)
+        if header is None:
+            continue
+        if len(records) > settings.apply(header["problem"]).iterations:
+            packed = path.with_suffix(".jsonl.gz")
+            packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+            path.unlink()
+            count += 1
+    return count
 
 
 def run_unit(unit: Unit, report: Callable[[str], None] | None = None) -> int:
@@ -246,6 +289,10 @@ def run_unit(unit: Unit, report: Callable[[str], None] | None = None) -> int:
     optima = [objective.problem.robust_optimal_value for objective in objectives]
     strategy = build_strategy(unit, objectives[0])
     unit.path.parent.mkdir(parents=True, exist_ok=True)
+    packed = unit.path.with_suffix(".jsonl.gz")
+    if packed.exists():
+        unit.path.write_bytes(gzip.decompress(packed.read_bytes()))
+        packed.unlink()
     with _locked(unit.path) as descriptor:
         header, records = read_unit(unit.path)
         now = describe_unit(unit, changed, optima)
@@ -316,28 +363,29 @@ class _Run:
         """
         with warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always")
-            start = time.perf_counter()
+            start = clock()
             points = self._propose(iteration)
-            acquisition = time.perf_counter() - start
+            acquisition = clock() - start
             values = [
                 objective(own, iteration).tolist()
                 for objective, own in zip(self.objectives, points, strict=True)
             ]
             self._add(points, values)
-            start = time.perf_counter()
+            start = clock()
             model = self.strategy.fit(*self._data())
-            fit = time.perf_counter() - start
+            fit = clock() - start
             common = self._recommend(model)
-            recommendation = time.perf_counter() - start - fit
-        is_last = not self.unit.strategy.startswith("res")
-        own = self.X[:, -1] if is_last else common
+            recommendation = clock() - start - fit
+        own = {}
+        if not self.unit.strategy.startswith("res"):
+            own = self._regret("own", self.X[:, -1])
         return {
             "iteration": iteration,
             "points": points.tolist(),
             "values": values,
-            "recommended": common.tolist(),
+            "recommended": [_rounded(z, 9) for z in common],
             **self._regret("common", common),
-            **self._regret("own", own),
+            **own,
             "fit_seconds": round(fit, 4),
             "recommendation_seconds": round(recommendation, 4),
             "acquisition_seconds": round(acquisition, 4),
@@ -378,8 +426,8 @@ class _Run:
         robust = [objective.robust_regret(x[i : i + 1]) for i, objective in runs]
         inference = [objective.inference_regret(z[i : i + 1]) for i, objective in runs]
         return {
-            f"{name}_robust_regret": torch.cat(robust).tolist(),
-            f"{name}_inference_regret": torch.cat(inference).tolist(),
+            f"{name}_robust_regret": _rounded(torch.cat(robust), 6),
+            f"{name}_inference_regret": _rounded(torch.cat(inference), 6),
         }
 
 
@@ -456,6 +504,11 @@ def _append(descriptor: int, record: Record) -> None:
 def _cut_off(descriptor: int, path: Path) -> None:
     """Cut off a last line that was not finished."""
     os.ftruncate(descriptor, path.read_bytes().rfind(b"\n") + 1)
+
+
+def _rounded(values: Tensor, digits: int) -> list[float]:
+    """Numbers with so many digits, to save space."""
+    return [float(f"{value:.{digits}g}") for value in values.tolist()]
 
 
 def _print(line: str) -> None:

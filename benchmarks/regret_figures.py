@@ -97,7 +97,7 @@ def draw_panels(
         panel.set_title(problem.replace("_", " "), fontsize="medium")
         panel.set_yscale("log")
         panel.set_ylabel(kind.split("_", 1)[1].replace("_", " "), fontsize="small")
-        x_label = "seconds in all, fits included" if over_time else "iterations"
+        x_label = "CPU seconds in all, with fits" if over_time else "iterations"
         panel.set_xlabel(x_label, fontsize="small")
         panel.tick_params(labelsize="small")
         panel.grid(True, which="major", color="#dddddd", linewidth=0.5)
@@ -133,6 +133,8 @@ def _draw(
     x = np.arange(len(median))
     if over_time:
         x = np.median(run.seconds.cumsum(axis=1), axis=0)
+        # The initial points took no time, and have no place on a logarithmic axis.
+        x, low, median, high = x[1:], low[1:], median[1:], high[1:]
     robust = run.strategy.split(":")[0] in ("res", "stable_opt")
     line = "-" if robust else "--"
     panel.plot(x, median, line, color=colour, label=label(run.strategy), linewidth=1.3)

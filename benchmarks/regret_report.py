@@ -83,12 +83,12 @@ def write_report(folder: Path, output: Path) -> Path:
         describe_records(runs),
         "## Figures\n\nCommon recommendation, over iterations:\n\n![](regret.png)\n\n"
         "Own recommendation, over iterations:\n\n![](regret_own.png)\n\n"
-        "Common recommendation, over the time for fits and proposals; the time of a "
+        "Common recommendation, over the CPU time of fits and proposals; that of a "
         "batch of runs is divided among them:\n\n![](regret_time.png)\n",
         "## Tables\n\nRegrets are medians over the seeds, with quartiles. *To 10 %, 1 "
         "%*: iterations after which the median regret of the common recommendation "
         "stays below this part of the initial one. *s per step*: median and 90 % "
-        "quantile of the seconds to find a point, without the fit. *p*: Wilcoxon's "
+        "quantile of the CPU seconds to find a point, without the fit. *p*: Wilcoxon's "
         "signed-rank test of the final regrets (common recommendation), paired by "
         "seed, with Holm's correction for the number of peers; + if RES is better, "
         "- if it is worse in the median of the differences.\n",

@@ -18,7 +18,7 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 
-from benchmarks.regret import Unit, in_words, read_unit, run_unit
+from benchmarks.regret import Unit, in_words, read_unit, run_unit, unit_files
 
 
 class Inline(Executor):
@@ -152,7 +152,7 @@ class Estimate:
         missing: list[tuple[tuple[str, str], int]] = []
         for unit in self.units:
             name = (unit.problem, unit.strategy)
-            for path in unit.path.parent.glob("*.jsonl"):
+            for path in unit_files(unit.path.parent):
                 header, records = read_unit(path)
                 seeds = 1 if header is None else len(header["seeds"])
                 spent.setdefault(name, []).extend(_seconds(r) / seeds for r in records)

@@ -1,3 +1,4 @@
+import itertools
 import json
 
 import pytest
@@ -17,10 +18,13 @@ from benchmarks.regret import (
     Settings,
     Unit,
     in_words,
+    pack_units,
     parse_strategy,
     plan_units,
     read_unit,
     run_unit,
+    unit_files,
+    unit_folder,
 )
 from botorch_res.models import FixedGP, MaximumLikelihoodGP
 from botorch_res.strategies import available_strategies
@@ -66,7 +70,7 @@ def test_every_iteration_has_a_record(uninterrupted):
     for (name, iteration), record in records.items():
         members = 2 if name.split("/")[1].startswith("res") else 1
         assert record["iteration"] == iteration
-        for part in ("points", "values", "recommended", "own_robust_regret"):
+        for part in ("points", "values", "recommended", "common_robust_regret"):
             assert len(record[part]) == members
         assert min(record["common_robust_regret"]) >= 0.0
 
@@ -92,31 +96,54 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
 
 
 def test_records_are_those_of_the_problem(uninterrupted):
-    for problem in PROBLEMS:
+    for problem, strategy in itertools.product(PROBLEMS, (RES, IMPROVEMENT)):
         rules = protocol(problem)
-        for path in (uninterrupted / problem).glob("*/*.jsonl"):
+        instance = rules.make(0)
+        best = instance.robust_optimal_value
+
+        def regrets(z, instance=instance, best=best, rules=rules):
+            x, _ = instance.domain.split(z)
+            values = instance.worst_case_value(x), instance(z)
+            return [(value - best).abs() / rules.scale for value in values]
+
+        for path in unit_files(unit_folder(uninterrupted, problem, strategy)):
             header, records = read_unit(path)
-            instance = rules.make(0)
-            best = instance.robust_optimal_value
+            assert header["optimal_values"][0] == best
             for record in records:
                 points = torch.tensor(record["points"], dtype=torch.double)
                 values = (instance(points) - rules.offset) / rules.scale
-                torch.testing.assert_close(values.tolist(), record["values"])
+                assert torch.equal(values, values.new_tensor(record["values"]))
                 z = torch.tensor(record["recommended"], dtype=torch.double)
-                robust = instance.worst_case_value(instance.domain.split(z)[0]) - best
-                inference = (instance(z) - best).abs()
-                for kind, regrets in (("robust", robust), ("inference", inference)):
-                    expected = (regrets / rules.scale).tolist()
-                    found = record[f"common_{kind}_regret"]
-                    torch.testing.assert_close(found, expected)
-                if header["strategy"] == IMPROVEMENT:
-                    z = points[:, -1]
-                    inference = (instance(z) - best).abs() / rules.scale
-                own = record["own_inference_regret"]
-                expected = inference.tolist()
-                if header["strategy"] != IMPROVEMENT:
-                    expected = record["common_inference_regret"]
-                torch.testing.assert_close(own, expected)
+                cases = {"common": regrets(z), "own": regrets(points[:, -1])}
+                if strategy == RES:
+                    del cases["own"]
+                for name, (robust, inference) in cases.items():
+                    for kind, expected in (
+                        ("robust", robust),
+                        ("inference", inference),
+                    ):
+                        found = z.new_tensor(record[f"{name}_{kind}_regret"])
+                        torch.testing.assert_close(
+                            found, expected, rtol=1e-4, atol=1e-6
+                        )
+
+
+def test_packed_units_are_read_and_gone_on_with(tmp_path):
+    settings = Settings(iterations=1)
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, settings)
+    run_unit(unit)
+    (unit.path.parent / "008-008.jsonl").touch()
+    before = read_unit(unit.path)
+    assert pack_units(tmp_path, Settings(iterations=2)) == 0
+    assert pack_units(tmp_path, settings) == 1
+    (path, _) = unit_files(unit.path.parent)
+    assert path.suffix == ".gz"
+    assert read_unit(path) == before
+    plan = ("sinus_linear", "random", [0], tmp_path)
+    assert plan_units(*plan, settings) == []
+    (longer,) = plan_units(*plan, Settings(iterations=2))
+    assert run_unit(longer) == 1
+    assert read_unit(unit.path)[1][:2] == before[1]
 
 
 def test_other_settings_need_another_folder(tmp_path, capsys):
