@@ -318,9 +318,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         own = x
         if self.view.batch_shape:
             own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
-        theta, value = self.solver.ranked(
-            own, num_branches, num_moving=min(2, num_branches)
-        )
+        theta, value = self.solver.ranked(own, num_branches)
         theta = self._samples_first(theta).transpose(-3, -2)
         value = self._samples_first(value).transpose(-2, -1)
         return self.domain.join(x.unsqueeze(-3), theta), value

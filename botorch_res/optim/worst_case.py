@@ -5,7 +5,8 @@ at every ``x``. Over a finite set of thetas it is a comparison of all of them. O
 box it takes the values on a product grid (one matrix product for posterior samples),
 the most promising local maxima among them, and Newton's method from these in the box.
 The number of steps is fixed, and the value returned is a value of the function at a
-point of the box: it can be below the true maximum, never above. Functions of a Matern
+point of the box, to about 1e-9 standard deviations where polynomials stand for the
+function: it can be below the true maximum, never above. Functions of a Matern
 kernel with ``nu = 0.5`` have peaks at all scales, many of which no grid resolves: there
 expect the highest of those that the grid can see.
 
@@ -206,8 +207,8 @@ class WorstCaseSolver:
         ranked = self.ranked(x, 1)
         return WorstCase(ranked.theta.squeeze(-2), ranked.value.squeeze(-1))
 
-    def ranked(self, x: Tensor, num_branches: int, num_moving: int = 1) -> WorstCase:
-        """Find the worst case and the runners-up.
+    def ranked(self, x: Tensor, num_branches: int) -> WorstCase:
+        """Find the worst case and the runners-up, with gradients by ``x``.
 
         These are the best local maxima over a box, the best choices of a finite set.
 
@@ -215,7 +216,6 @@ class WorstCaseSolver:
             x: ``b x d_x`` controllable parts for all functions, or
                 ``sample_shape x b x d_x``, each function its own.
             num_branches: The number ``k`` of local worst cases.
-            num_moving: How many of them have gradients by ``x``, if it asks for them.
 
         Returns:
             ``sample_shape x b x k x d_theta`` local worst cases, the worst first, and
@@ -232,15 +232,12 @@ class WorstCaseSolver:
         if not (x.requires_grad and torch.is_grad_enabled()):
             return WorstCase(theta, value)
         held = self.domain.theta_is_finite
-        branch = self.differentiate(x.detach(), theta[..., :num_moving, :], held)
+        branch = self.differentiate(x.detach(), theta, held)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
         shift = (branch.shift * change.unsqueeze(-2)).sum(dim=-1)
         rise = (branch.gradient * change).sum(dim=-1)
-        still = num_branches - num_moving
-        return WorstCase(
-            theta + pad(shift, (0, 0, 0, still)), value + pad(rise, (0, still))
-        )
+        return WorstCase(theta + shift, value + rise)
 
     def lengthscale(self, columns: Tensor) -> Tensor | None:
         """The functions' lengthscale in some of the columns.

@@ -282,10 +282,15 @@ class TestLimits:
 
 
 class TestGradient:
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", [*KINDS, "many thetas"])
     def test_finite_differences(self, kind):
         model = make_model(t=8, seed=7)
-        acqf = qRobustEntropySearch(model, make_domain(kind), num_samples=4, seed=2)
+        if kind == "many thetas":  # so that more than two of them nearly tie
+            thetas = torch.linspace(0.0, 1.0, 100, **DOUBLE).unsqueeze(-1)
+            domain = RobustDomain(UNIT, [1], theta_choices=thetas)
+        else:
+            domain = make_domain(kind)
+        acqf = qRobustEntropySearch(model, domain, num_samples=4, seed=2)
         points = random_points(250, seed=11).requires_grad_()
         (gradient,) = torch.autograd.grad(acqf(points).sum(), points)
         step = 1e-5 * torch.eye(2, **DOUBLE)

@@ -314,7 +314,7 @@ def test_runners_up_of_a_finite_set():
     thetas = torch.tensor([[0.1], [0.9]], dtype=torch.double)
     domain = unit_domain(1, 1, theta_choices=thetas)
     x = domain.sample_x(5, seed=0).requires_grad_()
-    ranked = WorstCaseSolver(samples, domain).ranked(x, 3, num_moving=2)
+    ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
     values = samples(domain.join(x.unsqueeze(-2), thetas).flatten(0, 1))
     expected = values.unflatten(-1, (5, 2)).sort(dim=-1, descending=True).values
     torch.testing.assert_close(ranked.value[..., :2], expected)
