@@ -17,7 +17,7 @@ from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP, ExactGPView, FixedGP
 from botorch_res.strategies import make_strategy
 from botorch_res.strategies.non_robust import members
-from botorch_res.strategies.worst_case_improvement import WorstCaseImprovement
+from botorch_res.strategies.worst_case_improvement import Jitter, WorstCaseImprovement
 from tests.strategies.options import QUICK
 
 DOUBLE = {"dtype": torch.double}
@@ -292,6 +292,18 @@ def test_worst_case_improvement(seed, maximize):
     i = value.argmax()
     j = posterior.mean(PAIRS[i]).argmin()
     assert torch.equal(strategy.propose(X, Y, seed=5)[0], PAIRS[i, j])
+
+
+def test_jitter_is_all_that_is_added():
+    X, Y = data()
+    model = MODEL(X, Y, None, BOUNDS)
+    with torch.no_grad():
+        before = model.posterior(FLAT[:9])
+        after = model.posterior(FLAT[:9], posterior_transform=Jitter())
+    added = after.covariance_matrix - before.covariance_matrix
+    torch.testing.assert_close(added, 1e-8 * torch.eye(9, **DOUBLE), rtol=1e-4, atol=0)
+    assert torch.equal(after.mean, before.mean)
+    assert torch.equal(Jitter().evaluate(Y), Y)
 
 
 ALL = [
