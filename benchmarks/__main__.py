@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.protocols import PROTOCOLS, protocol
-from benchmarks.regret import Settings, pack_units, plan_units
 from benchmarks.regret_report import write_report
 from benchmarks.report import RESULTS
 from benchmarks.speed import measure
+from benchmarks.units import Settings, pack_units, plan_units
 from benchmarks.workers import run_units
 
 STRATEGIES = (

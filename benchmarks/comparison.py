@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import wilcoxon
 
-from benchmarks.regret import read_unit
+from benchmarks.units import read_unit
 
 KINDS = (
     "common_robust_regret",

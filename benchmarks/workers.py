@@ -18,7 +18,8 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 
-from benchmarks.regret import Unit, in_words, read_unit, run_unit, unit_files
+from benchmarks.regret import in_words, run_unit
+from benchmarks.units import Unit, read_unit, unit_files
 
 
 class Inline(Executor):

@@ -14,15 +14,15 @@ from benchmarks.protocols import (
     polynomial_points,
     protocol,
 )
-from benchmarks.regret import (
+from benchmarks.regret import in_words, run_unit
+from benchmarks.units import (
     Settings,
     Unit,
-    in_words,
+    locked,
     pack_units,
     parse_strategy,
     plan_units,
     read_unit,
-    run_unit,
     unit_files,
     unit_folder,
 )
@@ -158,7 +158,7 @@ def test_other_settings_need_another_folder(tmp_path, capsys):
 def test_a_unit_belongs_to_one_process(tmp_path):
     unit = Unit("sinus_linear", "random", (0,), tmp_path, Settings(iterations=1))
     unit.path.parent.mkdir(parents=True)
-    with regret._locked(unit.path), pytest.raises(RuntimeError, match="Another proc"):
+    with locked(unit.path), pytest.raises(RuntimeError, match="Another proc"):
         run_unit(unit)
 
 
