@@ -53,6 +53,11 @@ def match_domain(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
     Returns:
         The domain itself, if it fits, or a copy.
     """
+    if not isinstance(domain, RobustDomain):
+        raise InputDataError(
+            "Expected `domain` to be a RobustDomain, which says what is controllable, "
+            f"got {type(domain).__name__}."
+        )
     inputs = view.original_inputs
     if domain.dim != inputs.shape[-1]:
         raise BotorchTensorDimensionError(

@@ -38,7 +38,11 @@ from typing import Any
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import BotorchTensorDimensionError, UnsupportedError
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
 from botorch.models.model import Model
 from botorch.utils.transforms import (
     average_over_ensemble_models,
@@ -179,6 +183,10 @@ class qRobustEntropySearch(AcquisitionFunction):
             raise BotorchTensorDimensionError(
                 f"Expected `X_pending` of shape m x {self.domain.dim}, got shape "
                 f"{tuple(X_pending.shape)}."
+            )
+        if X_pending is not None and not bool(X_pending.isfinite().all()):
+            raise InputDataError(
+                f"Expected finite `X_pending`, got {X_pending.tolist()}."
             )
         super().set_X_pending(X_pending)
         with torch.no_grad():

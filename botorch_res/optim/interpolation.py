@@ -60,7 +60,8 @@ class GridInterpolation:
             that gives values and derivatives.
         """
         center = (theta * self.last + self.margin).round()
-        center = center.maximum(self.reach).minimum(self.highest)
+        # What is not a number has some neighbours, too, and values that tell.
+        center = center.fmax(self.reach).fmin(self.highest)
         index = torch.zeros_like(center[..., :1], dtype=torch.long)
         for axis, (n, steps) in enumerate(zip(self.sizes, self.steps, strict=True)):
             place = center[..., axis : axis + 1].long() + steps

@@ -20,6 +20,7 @@ on the coordinates of theta that are not at a bound, and zero on the others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -147,8 +148,8 @@ class WorstCaseSolver:
             domain: The domain.
             effort: Scales the density of the grid and the number of local searches.
         """
-        if not effort > 0.0:
-            raise InputDataError(f"Expected a positive `effort`, got {effort}.")
+        if not 0.0 < effort < math.inf:
+            raise InputDataError(f"Expected a positive, finite `effort`, got {effort}.")
         self.function = as_batch_function(function, domain)
         self.domain = domain
         if self.function.dim not in (None, domain.dim):
@@ -544,4 +545,7 @@ def worst_case(
         The worst cases ``sample_shape x b x d_theta`` and their values
         ``sample_shape x b``, differentiable in ``x`` (first derivatives only).
     """
-    return WorstCaseSolver(function, domain, effort)(x)
+    solver = WorstCaseSolver(function, domain, effort)
+    if not bool(x.isfinite().all()):
+        raise InputDataError(f"Expected finite `x`, got {x.tolist()}.")
+    return solver(x)

@@ -230,12 +230,7 @@ class CallableFunction(BatchFunction):
                 f"values of shape sample_shape x {probe.shape[0]}, got shape "
                 f"{tuple(values.shape)}."
             )
-        finite = values.isfinite().reshape(-1, len(probe)).all(dim=0)
-        if not finite.all():
-            raise InputDataError(
-                "Expected `function` to be finite in the whole domain, but at "
-                f"{probe[~finite][0].tolist()} it is not."
-            )
+        _check_values(values, probe)
         self.sample_shape = values.shape[:-1]
 
     def forward(self, z: Tensor) -> Tensor:
@@ -246,8 +241,29 @@ class CallableFunction(BatchFunction):
 
         Returns:
             ``sample_shape x n`` values.
+
+        Raises:
+            InputDataError: If one of them is not finite.
         """
-        return self.function(z)
+        values = self.function(z)
+        _check_values(values, z)
+        return values
+
+
+def _check_values(values: Tensor, z: Tensor) -> None:
+    """Raise if a callable's values are not finite, and say where.
+
+    Args:
+        values: ``sample_shape x n`` values.
+        z: ``n x d`` or ``sample_shape x n x d`` points.
+    """
+    finite = values.isfinite()
+    if not finite.all():
+        point = z.detach().expand(*values.shape, -1)[~finite][0]
+        raise InputDataError(
+            "Expected `function` to be finite in the whole domain, but at "
+            f"{point.tolist()} it is not."
+        )
 
 
 def as_batch_function(

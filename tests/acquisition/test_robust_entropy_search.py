@@ -599,7 +599,24 @@ class TestBadInput:
                 make_model(t=4, seed=1), make_domain(), X_pending=torch.zeros(2, 3)
             )
 
+        pending = torch.full((1, 2), torch.nan, **DOUBLE)
+        with pytest.raises(InputDataError, match=r"finite `X_pending`, got \[\[nan"):
+            qRobustEntropySearch(
+                make_model(t=4, seed=1), make_domain(), X_pending=pending
+            )
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_points_that_are_not_numbers(self, kind):
+        """The value says so, without an index out of bounds on the way."""
+        acqf = qRobustEntropySearch(make_model(t=4, seed=1), make_domain(kind), seed=0)
+        points = random_points(3, seed=1)
+        points[1] = torch.nan
+        values = acqf(points)
+        assert values.isnan().tolist() == [False, True, False]
+
     def test_domain(self):
+        with pytest.raises(InputDataError, match="to be a RobustDomain, which says"):
+            qRobustEntropySearch(make_model(t=4, seed=1), UNIT)
         bounds = torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, 3)
         with pytest.raises(
             BotorchTensorDimensionError, match=r"`domain` of 2 columns, .*got 3"

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
@@ -13,9 +15,9 @@ def function(z):
     return (z[..., 0] - z[..., 1]).square()
 
 
-@pytest.mark.parametrize("effort", [0.0, -1.0, float("nan")])
+@pytest.mark.parametrize("effort", [0.0, -1.0, math.nan, math.inf])
 def test_effort(effort):
-    message = f"positive `effort`, got {effort}"
+    message = f"positive, finite `effort`, got {effort}"
     with pytest.raises(InputDataError, match=message):
         worst_case(function, BOUNDS[:, :1], DOMAIN, effort=effort)
     with pytest.raises(InputDataError, match=message):
@@ -41,3 +43,24 @@ def test_initial_x():
     )
     assert float(x) == pytest.approx(0.5)
     assert float(value) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_points_that_are_not_finite(bad):
+    x = torch.tensor([[0.5], [bad]], dtype=torch.double)
+    with pytest.raises(InputDataError, match=rf"finite `x`, got \[\[0.5\], \[{bad}"):
+        worst_case(function, x, DOMAIN)
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.inf])
+@pytest.mark.parametrize("column", [0, 1])
+def test_functions_with_a_hole(column, bad):
+    """Too small a hole for the first few points, at which a callable is probed."""
+
+    def broken(z):
+        return torch.where((z[..., column] - 0.5).abs() < 0.02, bad, function(z))
+
+    with pytest.raises(InputDataError, match="finite in the whole domain, but at "):
+        robust_optimum(broken, DOMAIN)
+    with pytest.raises(InputDataError, match="finite in the whole domain, but at "):
+        worst_case(broken, torch.tensor([[0.5]], dtype=torch.double), DOMAIN)
