@@ -218,7 +218,7 @@ def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tens
     jitter = torch.zeros_like(least)
     _, failed = torch.linalg.cholesky_ex(fixed + least * identity)
     while failed.any():
-        larger = torch.maximum(10.0 * jitter, least)
+        larger = 10.0 * torch.maximum(jitter, least)
         jitter = torch.where(failed[..., None, None] > 0, larger, jitter)
         if (jitter > 1.0).any():
             smallest = torch.linalg.eigvalsh(fixed).min()
