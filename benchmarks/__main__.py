@@ -76,6 +76,9 @@ def make_parser() -> argparse.ArgumentParser:
     regret.add_argument("--iterations", type=int, help="the paper's if not given")
     regret.add_argument("--noise-std", type=float, help="of the evaluations; none")
     regret.add_argument(
+        "--noise-variance", type=float, help="that the model assumes; the paper's"
+    )
+    regret.add_argument(
         "--block", type=int, default=10, help="most seeds to run as one batch"
     )
     where = regret.add_mutually_exclusive_group()
@@ -104,7 +107,9 @@ def run_regret(arguments: argparse.Namespace) -> int:
     Returns:
         The number of units that failed.
     """
-    settings = Settings(arguments.iterations, arguments.noise_std)
+    settings = Settings(
+        arguments.iterations, arguments.noise_std, arguments.noise_variance
+    )
     units = []
     for problem in arguments.problems:
         seeds = arguments.seeds or parse_seeds(str(protocol(problem).num_seeds))

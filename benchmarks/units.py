@@ -26,6 +26,7 @@ import torch
 
 import botorch_res
 from benchmarks.protocols import Objective, Protocol, protocol
+from botorch_res.models import FixedGP, MaximumLikelihoodGP
 from botorch_res.strategies import Strategy, make_strategy, supports_replicates
 
 Record = dict[str, Any]
@@ -38,10 +39,12 @@ class Settings:
     Attributes:
         iterations: The number of iterations; the protocol's if ``None``.
         noise_std: The noise of the evaluations; the protocol's if ``None``.
+        noise_variance: The noise that the model assumes; the protocol's if ``None``.
     """
 
     iterations: int | None = None
     noise_std: float | None = None
+    noise_variance: float | None = None
 
     def apply(self, name: str) -> Protocol:
         """The protocol of a problem with these changes.
@@ -52,9 +55,16 @@ class Settings:
         Returns:
             The protocol.
         """
-        given = asdict(self).items()
-        changes = {key: value for key, value in given if value is not None}
-        return replace(protocol(name), **changes)
+        changes = {key: part for key, part in asdict(self).items() if part is not None}
+        variance = changes.pop("noise_variance", None)
+        changed = replace(protocol(name), **changes)
+        if variance is None:
+            return changed
+        factory = changed.model_factory
+        if not isinstance(factory, FixedGP | MaximumLikelihoodGP):
+            raise ValueError(f"The model of {name} infers its noise: {factory}.")
+        factory = replace(factory, noise_variance=variance)
+        return replace(changed, model_factory=factory)
 
 
 # No changes.

@@ -240,6 +240,15 @@ def test_noise_depends_on_seed_and_iteration():
     assert not torch.equal(first(X, 3), second(X, 3))
 
 
+def test_the_noise_of_the_model_can_be_changed():
+    settings = Settings(noise_variance=1e-5)
+    changed = settings.apply("branin")
+    assert changed.model_factory.noise_variance == 1e-5
+    assert changed.scale == protocol("branin").scale
+    with pytest.raises(ValueError, match="infers its noise: BayesianGP"):
+        settings.apply("robot_pushing")
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_protocols(name):
     rules = protocol(name)
