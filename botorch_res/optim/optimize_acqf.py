@@ -30,7 +30,7 @@ def optimize_robust_acqf(
     q: int = 1,
     num_restarts: int = 8,
     raw_samples: int = 256,
-    num_rounds: int = 8,
+    num_rounds: int = 7,
     batch_limit: int = 4096,
     seed: int | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -240,7 +240,7 @@ def _local_search(
     for _ in range(NUM_EXCHANGES):
         chosen = _best_choice(acq_function, domain, candidates, batch_limit)
         candidates, values = _climb(
-            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES, 1
+            acq_function, domain, chosen, fixed, (num_rounds + 1) // NUM_EXCHANGES, 1
         )
     return candidates, values
 

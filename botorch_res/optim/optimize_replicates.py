@@ -34,7 +34,7 @@ def optimize_replicates(
     seeds: Sequence[int],
     num_restarts: int = 8,
     raw_samples: int = 256,
-    num_rounds: int = 8,
+    num_rounds: int = 7,
     max_choices: int = 4096,
     batch_limit: int = 2**17,
 ) -> tuple[Tensor, Tensor]:
@@ -159,7 +159,7 @@ def _local_search(
     for _ in range(NUM_EXCHANGES):
         chosen = _best_choice(acq_function, domain, candidates, count, rows)
         candidates, values = _climb(
-            acq_function, domain, chosen, fixed, num_rounds // NUM_EXCHANGES, 1
+            acq_function, domain, chosen, fixed, (num_rounds + 1) // NUM_EXCHANGES, 1
         )
     return candidates, values
 
