@@ -4,11 +4,15 @@ A worst case can jump from one basin to another as ``x`` moves, so the search is
 at every ``x``. Over a finite set of thetas it is a comparison of all of them. Over a
 box it takes the values on a product grid (one matrix product for posterior samples),
 the most promising local maxima among them, and Newton's method from these in the box.
-The number of steps is fixed, and the value returned is a value of the function at a
-point of the box, to about 1e-9 standard deviations where polynomials stand for the
-function: it can be below the true maximum, never above. Functions of a Matern
-kernel with ``nu = 0.5`` have peaks at all scales, many of which no grid resolves: there
-expect the highest of those that the grid can see.
+Where the functions are analytic, Newton's method works on polynomials through the
+values on the grid. With one theta these are as good as the functions, to about 1e-10 of
+their standard deviation, and are all that is needed; with more, and for rough
+functions, the last steps are on the functions themselves.
+
+The number of steps is fixed. The value returned is that of the function at a point of
+the box: it can be below the true maximum, not above. Functions of a Matern kernel with
+``nu = 0.5`` have peaks at all scales, many of which no grid resolves: there expect the
+highest of those that the grid can see.
 
 The gradient by ``x`` follows the envelope theorem for the value, and the implicit
 function theorem for the location,
