@@ -299,11 +299,15 @@ class qRobustEntropySearch(AcquisitionFunction):
         at_theta = torch.where(self.domain.contains_theta(theta), worst_value, math.inf)
         at_worst = torch.where(x_inside, optimal, -math.inf)
         partners = self.view.transform_inputs(partners)
+        mean, covariance = process.site_posterior(partners)
+        # Of each model its own, which no other member of the batch changes.
+        prior = self.view.prior_variance(partners).amax(dim=-1, keepdim=True)
         result = expectation_propagation(
-            *process.site_posterior(partners),
+            mean,
+            covariance,
             lower=torch.cat([-unbounded, at_worst], dim=-1),
             upper=torch.cat([at_theta, worst_value], dim=-1),
-            pseudo_noise=PSEUDO_NOISE * self.view.prior_variance(partners).amax(),
+            pseudo_noise=PSEUDO_NOISE * prior.expand_as(mean),
             tolerance=EP_TOLERANCE,
         )
         self.process = process.with_sites(

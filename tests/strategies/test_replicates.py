@@ -86,17 +86,26 @@ def test_members_gain_the_information_of_single_runs(kind, maximize):
 
 
 @pytest.mark.parametrize("kind", ["free", "t"])
-def test_batched_information_gain_is_that_of_single_models(kind):
+@pytest.mark.parametrize(
+    "factory",
+    [
+        FACTORY,
+        MaximumLikelihoodGP(standardize=False, lengthscale_bounds=(0.1, 10.0)),
+    ],
+)
+def test_batched_information_gain_is_that_of_single_models(kind, factory):
     domain = make_domain(kind)
     X, Y = make_data(domain)
+    # The fits have signal variances of different orders of magnitude.
+    Y = Y * torch.tensor([1.0, 4.0, 0.3], **DOUBLE).view(-1, 1, 1)
     options = {"num_samples": 2, "maximize": False}
     points = domain.sample(60, seed=1).view(20, 3, 1, 2)
     batch = qRobustEntropySearch(
-        FACTORY(X, Y, None, domain.bounds), domain, seed=SEEDS, **options
+        factory(X, Y, None, domain.bounds), domain, seed=SEEDS, **options
     )(points)
     for i, seed in enumerate(SEEDS):
         alone = qRobustEntropySearch(
-            FACTORY(X[i], Y[i], None, domain.bounds), domain, seed=seed, **options
+            factory(X[i], Y[i], None, domain.bounds), domain, seed=seed, **options
         )(points[:, i])
         torch.testing.assert_close(batch[:, i], alone, rtol=0, atol=1e-8)
 
