@@ -213,6 +213,7 @@ class qRobustEntropySearch(AcquisitionFunction):
                 "sequential=True in optimize_acqf or with optimize_robust_acqf."
             )
         members = self.view.batch_shape
+        X = X.to(self.domain.bounds.dtype)
         if is_ensemble(self.model):
             X = X.unsqueeze(-3)
         batch_shape = torch.broadcast_shapes(X.shape[:-2], members)

@@ -24,7 +24,7 @@ from gpytorch.means import ZeroMean
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res import RobustDomain
+from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
 from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
@@ -482,6 +482,11 @@ class TestInvariance:
         assert (values >= -1e-4).all()
         # The random numbers of the two precisions differ, so only their level is alike.
         assert abs(values.mean() - reference(z.float()).mean()) < 0.3
+        # A domain in double precision is good for both.
+        candidate, value = optimize_robust_acqf(
+            acqf, make_domain(), num_restarts=2, raw_samples=8, num_rounds=1, seed=0
+        )
+        assert torch.allclose(acqf(candidate), value)
 
 
 class TestBatches:
