@@ -53,6 +53,22 @@ def label(strategy: str) -> str:
     return LABELS.get(name, name) + (f", {options}" if options else "")
 
 
+def place(strategy: str) -> tuple[int, int, str]:
+    """The place of a strategy in tables and legends: robust ones first.
+
+    Args:
+        strategy: The name with its options.
+
+    Returns:
+        A key to sort by; options are in the order of their lengths, then of the text,
+        so that 1 comes before 16.
+    """
+    name, _, options = strategy.partition(":")
+    names = list(LABELS)
+    order = names.index(name) if name in LABELS else len(names)
+    return order, len(options), strategy
+
+
 def colour_of(strategies: list[str]) -> dict[str, str | tuple[float, ...]]:
     """A colour for each strategy.
 
@@ -99,7 +115,7 @@ def draw_panels(
         panel.set_ylabel(kind.split("_", 1)[1].replace("_", " "), fontsize="small")
         x_label = "CPU seconds in all, with fits" if over_time else "iterations"
         panel.set_xlabel(x_label, fontsize="small")
-        panel.tick_params(labelsize="small")
+        panel.tick_params(which="both", labelsize="small")
         panel.grid(True, which="major", color="#dddddd", linewidth=0.5)
         if over_time:
             panel.set_xscale("log")
@@ -138,4 +154,4 @@ def _draw(
     robust = run.strategy.split(":")[0] in ("res", "stable_opt")
     line = "-" if robust else "--"
     panel.plot(x, median, line, color=colour, label=label(run.strategy), linewidth=1.3)
-    panel.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+    panel.fill_between(x, low, high, color=colour, alpha=0.1, linewidth=0)

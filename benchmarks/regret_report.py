@@ -15,7 +15,7 @@ from benchmarks.comparison import (
     read_runs,
 )
 from benchmarks.protocols import PROTOCOLS
-from benchmarks.regret_figures import draw_panels, label
+from benchmarks.regret_figures import draw_panels, label, place
 
 HEAD = """# Regret of robust strategies
 
@@ -70,7 +70,8 @@ def write_report(folder: Path, output: Path) -> Path:
     """
     known = list(PROTOCOLS)
     runs = sorted(
-        read_runs(folder), key=lambda run: (known.index(run.problem), run.strategy)
+        read_runs(folder),
+        key=lambda run: (known.index(run.problem), *place(run.strategy)),
     )
     if not runs:
         raise FileNotFoundError(f"There are no records in {folder}.")

@@ -15,7 +15,7 @@ from benchmarks.comparison import (
     quartiles,
     read_runs,
 )
-from benchmarks.regret_figures import colour_of, label
+from benchmarks.regret_figures import colour_of, label, place
 from benchmarks.regret_report import compare, kind_of, spread, write_report, write_table
 
 VERSIONS = {"torch": "2.13"}
@@ -131,6 +131,14 @@ def test_names_for_people():
     assert label("res:num_samples=16") == "RES, C = 16"
     assert label("stable_opt:sqrt_beta=2") == "StableOpt, √β = 2"
     assert label("random") == "random"
+    names = ["random", "res:num_samples=16", "mine", "thompson", "res:num_samples=4"]
+    assert sorted(names, key=place) == [
+        "res:num_samples=4",
+        "res:num_samples=16",
+        "thompson",
+        "random",
+        "mine",
+    ]
     assert kind_of("within_model", "own") == "own_inference_regret"
     assert kind_of("branin") == "common_robust_regret"
     colours = colour_of(["res:num_samples=1", "thompson", "joint_entropy_search"])
