@@ -219,15 +219,17 @@ def test_batches_of_models_and_single_precision():
     Y = torch.randn(2, 6, 1, generator=generator, dtype=torch.double)
     Y = (Y - Y.mean(1, keepdim=True)) / Y.std(1, keepdim=True)
     model = SingleTaskGP(X, Y, torch.full_like(Y, 1e-3), outcome_transform=None)
-    model.covar_module.lengthscale = 0.2
+    # The grid has to be fine enough for the shorter one.
+    lengthscale = torch.tensor([0.03, 1.0], dtype=torch.double).reshape(2, 1, 1)
+    model.covar_module.lengthscale = lengthscale.expand(2, 1, 2)
     samples = draw_fourier_samples(model, 3, seed=0)
     domain = unit_domain(1, 1)
     x = domain.sample_x(4, seed=0)
     worst = worst_case(samples, x, domain)
     assert worst.theta.shape == (2, 3, 4, 1)
-    grid = torch.linspace(0, 1, 4001, dtype=torch.double).unsqueeze(-1)
+    grid = torch.linspace(0, 1, 12001, dtype=torch.double).unsqueeze(-1)
     values = samples(domain.join(x.unsqueeze(-2), grid).flatten(0, 1))
-    best = values.reshape(2, 3, 4, 4001).amax(-1)
+    best = values.reshape(2, 3, 4, 12001).amax(-1)
     torch.testing.assert_close(worst.value, best, rtol=0.0, atol=1e-5)
     single = worst_case(samples.float(), x.float(), domain.to(torch.float))
     assert single.value.dtype == torch.float
