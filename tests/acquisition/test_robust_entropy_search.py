@@ -556,7 +556,7 @@ class TestBatches:
 
 
 class TestOptimisers:
-    # Where the worst case jumps, L-BFGS-B ends a line search early and says so.
+    # Where two worst cases tie, L-BFGS-B ends a line search early and says so.
     @pytest.mark.filterwarnings("ignore:Optimization failed")
     def test_botorch_optimisers(self):
         domain = make_domain()
