@@ -28,6 +28,9 @@ TITLE = """# Replicates as one batch
 
     OMP_NUM_THREADS=1 python -m benchmarks.replicates
 
+*Ratio*: of the whole step, with fit and recommendation. *Lost*: the largest difference
+of the acquisition values, by the single models, of the single steps' points and those
+of the batch. *Differ*: points further apart than 1e-3 of the domain.
 """
 HEAD = (
     "| problem | strategy | S | t | batch, s | single, s | ratio | proposal only | "
@@ -204,22 +207,17 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", default=["within_model", "branin"])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lines = [HEAD, "|---|---|" + "--:|" * 8]
+    size, t, samples = arguments.size, arguments.points, arguments.samples
     for problem in arguments.problems:
+        lines = [HEAD, "|---|---|" + "--:|" * 8]
         for strategy in ("res", "stable_opt"):
-            options = {"num_samples": arguments.samples} if strategy == "res" else {}
-            size, t = arguments.size, arguments.points
+            options = {"num_samples": samples} if strategy == "res" else {}
             row = compare(problem, strategy, size, t, arguments.repeats, **options)
             print(row, flush=True)
             lines.append(row)
-    note = (
-        f"{describe_run()}\n\nRES with C = {arguments.samples}. *ratio*: of the whole "
-        "step, with fit and recommendation; *lost*: the largest difference of the "
-        "acquisition values, by the single models, of the single steps' points and "
-        "the batch's; *differ*: points further apart than 1e-3 of the domain.\n\n"
-    )
-    name = f"C = {arguments.samples}"
-    keep_section(RESULTS / "replicates.md", TITLE, name, note + "\n".join(lines))
+        name = f"{problem}, S = {size}, t = {t}, C = {samples}"
+        text = "\n".join([f"{describe_run()}\n", *lines])
+        keep_section(RESULTS / "replicates.md", TITLE, name, text)
 
 
 if __name__ == "__main__":
