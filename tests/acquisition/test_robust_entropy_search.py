@@ -312,6 +312,20 @@ def objective(X: Tensor) -> Tensor:
 RAW = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
 
 
+class TestExpectationPropagation:
+    @pytest.mark.parametrize("kind", ["box", "theta"])
+    def test_tolerance_is_not_felt(self, kind, monkeypatch):
+        model, points = make_model(t=60, seed=3), random_points(200, seed=1)
+        domain = make_domain(kind)
+        acqf = qRobustEntropySearch(model, domain, num_samples=4, seed=0)
+        monkeypatch.setattr(robust_entropy_search, "EP_TOLERANCE", 1e-8)
+        exact = qRobustEntropySearch(model, domain, num_samples=4, seed=0)
+        change = (acqf(points) - exact(points)).abs()
+        assert change.max() < 1e-2
+        assert change.median() < 1e-4
+        assert acqf.ep_num_sweeps.sum() < 0.5 * exact.ep_num_sweeps.sum()
+
+
 class TestTies:
     """Where two thetas are equally bad, the worst case jumps."""
 
