@@ -77,9 +77,10 @@ def draw_fourier_samples(
         seed: Makes the functions reproducible, and leaves torch's global generator
             as it is. For a batch of models, several seeds may be given, one for each:
             its functions are then those of the single model with that seed.
-        domain: The domain of the problem, if known. For a kernel that has no Fourier
-            features a fully finite domain is needed, and exact joint samples on it
-            are drawn.
+        domain: The domain of the problem, if known: with the same seed, the functions
+            then do not depend on where theta's columns stand among those of ``x``. For
+            a kernel that has no Fourier features a fully finite domain is needed, and
+            exact joint samples on it are drawn.
 
     Returns:
         ``batch_shape x C`` functions.
@@ -107,6 +108,12 @@ def draw_fourier_samples(
                 return draw_grid_samples(view, num_samples, domain)
         space = read_space(view, view.stationary_kernel)
         random = _draw_random(view, num_samples, num_features, seed)
+        if domain is not None and space.scale.shape[-1] == dim:
+            # Wherever theta stands among the columns, the functions are the same.
+            columns = torch.tensor([*domain.controllable, *domain.uncontrollable])
+            order = columns.argsort().to(random.frequencies.device)
+            frequencies = random.frequencies.index_select(-1, order)
+            random = random._replace(frequencies=frequencies)
         return _draw(view, space, random, method)
 
 

@@ -410,9 +410,26 @@ class TestInvariance:
         assert values[0].max() > 0.05
         assert torch.allclose(*values, rtol=1e-6, atol=1e-6)
 
+    def test_place_of_theta(self):
+        X = random_points(6, seed=1, d=3).squeeze(-2)
+        Y = X.sin().sum(-1, keepdim=True)
+        bounds = torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, 3)
+        z = random_points(20, seed=2, d=3)
+        values = []
+        for place, order in ((0, [1, 0, 2]), (1, [0, 1, 2]), (2, [0, 2, 1])):
+            acqf = qRobustEntropySearch(
+                SingleTaskGP(X[:, order], Y),
+                RobustDomain(bounds, [place]),
+                num_samples=3,
+                seed=0,
+            )
+            values.append(acqf(z[..., order]))
+        assert torch.allclose(values[0], values[1], rtol=1e-6, atol=1e-8)
+        assert torch.allclose(values[2], values[1], rtol=1e-6, atol=1e-8)
+
     def test_order_of_columns(self):
         # Fourier features are drawn column by column, so with the same seed permuted
-        # columns give other samples: give both the same frequencies.
+        # columns of x give other samples: give both the same frequencies.
         X = random_points(6, seed=1, d=3).squeeze(-2)
         Y = X.sin().sum(-1, keepdim=True)
         order = torch.tensor([2, 0, 1])
