@@ -61,7 +61,7 @@ class StudyRecommendation:
         lower: The lower end of the central 95 % posterior interval of the worst-case
             value at ``x``, the largest (or smallest) value over all theta. It also
             covers that another theta may be worse than the predicted one. It trusts the
-            model: with fewer than about ten values it is often too narrow (see
+            model: after few values it is often too narrow (see
             ``benchmarks/results/intervals.md`` for the measured coverage).
         upper: The upper end.
         standard_deviation: The model's standard deviation at ``(x, theta)``.
