@@ -517,7 +517,7 @@ class TestInvariance:
         candidate, value = optimize_robust_acqf(
             acqf, make_domain(), num_restarts=2, raw_samples=8, num_rounds=1, seed=0
         )
-        assert torch.allclose(acqf(candidate), value)
+        assert torch.allclose(acqf(candidate), value, rtol=1e-3)
 
 
 class TestBatches:

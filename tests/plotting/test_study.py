@@ -176,6 +176,18 @@ class TestMaps:
         assert {(f"x{k}", "theta2") for k in (1, 2, 3)} <= set(pairs)
         assert pairs == sorted(pairs)
 
+    def test_worst_theta_is_a_curve_with_one_theta_only(self, study):
+        bounds = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double)
+        optimizer = RobustOptimizer(
+            RobustDomain(bounds, [1, 2]), maximize=False, seed=0, strategy="random"
+        )
+        optimizer.run(lambda z: z[0] * z[1] - z[2], 4, progress=False)
+        with_two = [axes for axes in plot_posterior(optimizer).axes if axes.get_title()]
+        assert len(with_two) == 4
+        curves = [len(axes.lines) for axes in with_two]
+        with_one = plot_posterior(study).axes[0]
+        assert len(with_one.lines) > max(curves)
+
     def test_ensemble(self):
         domain = RobustDomain(UNIT_SQUARE, [1])
         model = BayesianGP(num_samples=3, num_steps=20)
