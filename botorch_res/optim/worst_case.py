@@ -110,7 +110,8 @@ def _plan(dim: int, is_analytic: bool, effort: float) -> Plan:
     if is_analytic and dim <= 3:
         return Plan(4.0 * effort, peaks, 5 - dim, 0, 2 * dim + 2, dim)
     climbs = max(1, round((dim + 1) * effort))
-    return Plan(3.0 * effort, peaks, 0, 0, climbs, 2 + dim)
+    density = 4.5 if dim == 1 else 3.0
+    return Plan(density * effort, peaks, 0, 0, climbs, max(4, 2 + dim))
 
 
 class Branches(NamedTuple):
