@@ -42,7 +42,7 @@ from botorch_res.sampling.radial import radial_value, squared_distance
 from botorch_res.sampling.theta_table import ThetaTable
 
 # Distance over which a function changes, in lengthscales, by the kernel's smoothness.
-ROUGHNESS = {math.inf: 1.0, 2.5: 0.4, 1.5: 0.2, 0.5: 0.05}
+ROUGHNESS = {math.inf: 1.0, 2.5: 0.4, 1.5: 0.1, 0.5: 0.05}
 
 
 class Expansion(BatchFunction):
