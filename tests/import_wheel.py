@@ -12,7 +12,7 @@ from pathlib import Path
 
 # Modules that are of no use without their extra.
 NEED_AN_EXTRA = {"botorch_res.acquisition.ax"}
-EXTRAS = ("ax", "dask", "distributed", "matplotlib", "pymunk", "rich", "typer")
+EXTRAS = ("ax", "dask", "distributed", "emcee", "matplotlib", "pymunk", "rich", "typer")
 
 here = Path(__file__).resolve().parent
 sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != here]
