@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +17,14 @@ if TYPE_CHECKING:
 WORST_COLOR, PLAIN_COLOR, ROBUST_COLOR = "#c1272d", "#f5a623", "#ffffff"
 WORST_LABEL = "predicted worst case"
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "handlelength": 1.6}
+# Screen pixels for an inch in a notebook: fewer than are drawn, for a sharp picture.
+SCREEN_DPI = 100
 # A worst case that moves by more than this part of the range has jumped.
 JUMP = 0.08
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure.
+    """Make an empty figure, which a notebook shows also without pyplot.
 
     Args:
         width: The width in inches.
@@ -36,7 +40,16 @@ def new_figure(width: float, height: float) -> Figure:
             "Pictures need matplotlib; install it with the extra `plot`: "
             'pip install "botorch_res[plot]".'
         ) from error
-    return Figure(figsize=(width, height), dpi=160, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
+    figure._repr_png_ = partial(_shown, figure)  # type: ignore[attr-defined]
+    return figure
+
+
+def _shown(figure: Figure) -> tuple[bytes, dict[str, int]]:
+    """Draw a figure for a notebook: the picture, and how wide to show it."""
+    picture = BytesIO()
+    figure.savefig(picture, format="png")
+    return picture.getvalue(), {"width": round(SCREEN_DPI * figure.get_figwidth())}
 
 
 def check_picture(path: Path) -> None:
