@@ -17,7 +17,7 @@ SETUP := pyproject.toml constraints.txt
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit wheel clean
+.PHONY: help demo test lint types unit wheel docs clean
 
 help:
 	@echo "make demo    run the package on robust Branin: a result and a picture"
@@ -26,6 +26,7 @@ help:
 	@echo "make types   mypy"
 	@echo "make unit    pytest with branch coverage"
 	@echo "make wheel   build the wheel and import it without extras"
+	@echo "make docs    build the documentation in site/"
 	@echo "make clean   remove environments, caches and build products"
 
 demo: $(VENV)/demo.stamp
@@ -56,6 +57,13 @@ wheel: $(VENV)/test.stamp $(BARE)/bare.stamp
 	$(BARE)/$(BIN)/python $(PIP_INSTALL) --no-deps --force-reinstall dist/*.whl
 	$(BARE)/$(BIN)/python tests/import_wheel.py
 
+# The tests build it, too, in strict mode.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/test.stamp
+	$(RUN) -m mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html; its search needs a server:"
+	@echo "$(RUN) -m mkdocs serve"
+
 $(RUN): 
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		(echo "botorch_res needs Python 3.11 or newer; set PYTHON, for example: make $(MAKECMDGOALS) PYTHON=python3.12" && exit 1)
@@ -78,4 +86,4 @@ $(BARE)/bare.stamp: $(SETUP)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(BARE) build dist dist.log .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BARE) build dist dist.log site .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
