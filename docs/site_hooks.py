@@ -19,6 +19,7 @@ import nbformat
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +50,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         config: The configuration of the site.
     """
     outside = ["CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", *results()]
+    outside.append("tutorials/README.md")
     outside += [f"tutorials/{path.name}" for path in (ROOT / "tutorials").glob("*.png")]
     regret = "benchmarks/results/RESULTS.md"
     if (ROOT / regret).exists():
@@ -63,6 +65,27 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, uri, content=text))
         for name, content in pictures.items():
             files.append(File.generated(config, f"tutorials/{name}", content=content))
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Let links between the tutorials lead to their pages.
+
+    Args:
+        markdown: The content of a page.
+        page: The page.
+
+    Returns:
+        The content. What has no notebook yet is no link.
+    """
+    if not page.file.src_uri.startswith("tutorials/"):
+        return markdown
+    there = {notebook.stem for notebook in notebooks()}
+
+    def lead(found: re.Match[str]) -> str:
+        title, stem = found.groups()
+        return f"[{title}]({stem}.md)" if stem in there else title
+
+    return re.sub(r"\[([^]]+)\]\((\d\w*)\.ipynb\)", lead, markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
