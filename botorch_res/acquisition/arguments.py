@@ -16,6 +16,7 @@ from botorch.exceptions.errors import (
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
+from botorch_res.optim.arguments import check_domain
 
 
 def is_negating(posterior_transform: PosteriorTransform | None) -> bool:
@@ -53,11 +54,7 @@ def match_domain(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
     Returns:
         The domain itself, if it fits, or a copy.
     """
-    if not isinstance(domain, RobustDomain):
-        raise InputDataError(
-            "Expected `domain` to be a RobustDomain, which says what is controllable, "
-            f"got {type(domain).__name__}."
-        )
+    check_domain(domain)
     inputs = view.original_inputs
     if domain.dim != inputs.shape[-1]:
         raise BotorchTensorDimensionError(

@@ -19,6 +19,9 @@ References:
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
@@ -121,8 +124,11 @@ class StableOpt(AcquisitionFunction):
             >>> candidate, value = StableOpt(model, domain, maximize=False).optimize()
         """
         super().__init__(model=model)
-        if not beta >= 0.0:
-            raise InputDataError(f"Expected `beta` of at least 0, got {beta}.")
+        number: Any = beta
+        if not isinstance(number, int | float) or not 0.0 <= number < math.inf:
+            raise InputDataError(
+                f"Expected `beta` to be a number of at least 0, got {beta!r}."
+            )
         negate = maximize != is_negating(posterior_transform)
         view = ExactGPView(model, negate=negate)
         self.domain = match_domain(domain, view)

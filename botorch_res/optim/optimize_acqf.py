@@ -2,26 +2,24 @@ r"""Maximisation of acquisition functions over the four kinds of robust domain."
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.optim.initializers import gen_batch_initial_conditions
 from botorch.utils.sampling import manual_seed
-from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.ascent import advance, begin
-
-# Points near the sampled robust optima are drawn with these standard deviations, in
-# widths of the box.
-PERTURBATIONS = (1e-3, 1e-2, 1e-1)
-# How often a finite part of the domain is chosen anew before a local search.
-NUM_EXCHANGES = 2
-# After each heat of a search in a box, the worse half of the restarts is given up.
-NUM_HEATS = 3
+from botorch_res.optim.arguments import (
+    check_acquisition,
+    check_counts,
+    check_domain,
+    check_seeds,
+)
+from botorch_res.optim.multistart import maximize, put_optima_first
 
 
 def optimize_robust_acqf(
@@ -62,49 +60,41 @@ def optimize_robust_acqf(
         >>> acqf = qRobustEntropySearch(model, domain, maximize=False, seed=0)
         >>> candidates, value = optimize_robust_acqf(acqf, domain, seed=0)
     """
-    for name, value, least in (
-        ("q", q, 1),
-        ("num_restarts", num_restarts, 1),
-        ("raw_samples", raw_samples, num_restarts),
-        ("num_rounds", num_rounds, 1),
-        ("batch_limit", batch_limit, 1),
-    ):
-        if value < least:
-            raise InputDataError(f"Expected `{name}` of at least {least}, got {value}.")
-    if q > 1:
-        return _optimize_sequentially(
-            acq_function,
+    check_counts(
+        q=(q, 1),
+        num_restarts=(num_restarts, 1),
+        raw_samples=(raw_samples, num_restarts),
+        num_rounds=(num_rounds, 1),
+        batch_limit=(batch_limit, 1),
+    )
+    check_seeds([seed])
+    check_acquisition(acq_function, domain)
+
+    def find_one() -> tuple[Tensor, Tensor]:
+        return maximize(
+            # One member: n x 1 x d points are BoTorch's n batches of one point, too.
+            lambda points: acq_function(points).unsqueeze(-1),
             domain,
-            q=q,
-            num_restarts=num_restarts,
-            raw_samples=raw_samples,
+            num_members=1,
+            make_starts=lambda: gen_robust_initial_conditions(
+                acq_function,
+                domain.bounds,
+                q=1,
+                num_restarts=num_restarts,
+                raw_samples=raw_samples,
+                options={"init_batch_limit": batch_limit, "seed": seed},
+                domain=domain,
+            ),
             num_rounds=num_rounds,
-            batch_limit=batch_limit,
-            seed=seed,
+            max_choices=batch_limit,
+            rows=batch_limit,
+            name=type(acq_function).__name__,
         )
-    if domain.x_is_finite and domain.theta_is_finite:
-        candidates = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
-        values = _evaluate(acq_function, candidates, batch_limit)
-    else:
-        starts = gen_robust_initial_conditions(
-            acq_function,
-            domain.bounds,
-            q=1,
-            num_restarts=num_restarts,
-            raw_samples=raw_samples,
-            options={"init_batch_limit": batch_limit, "seed": seed},
-            domain=domain,
-        )
-        candidates, values = _local_search(
-            acq_function, domain, starts, num_rounds, batch_limit
-        )
-    if values.isnan().any():
-        raise RuntimeError(
-            f"{int(values.isnan().sum())} of {values.numel()} values of "
-            f"{type(acq_function).__name__} are NaN."
-        )
-    best = values.argmax()
-    return candidates[best], values[best]
+
+    if q == 1:
+        candidate, value = find_one()
+        return candidate, value.squeeze(0)
+    return _find_in_turn(find_one, acq_function, q)
 
 
 def gen_robust_initial_conditions(
@@ -152,20 +142,24 @@ def gen_robust_initial_conditions(
             "Expected no `inequality_constraints` and no `equality_constraints`: a "
             "robust domain is a product of boxes and finite sets."
         )
-    space: Any = acq_function.domain if domain is None else domain
+    space: Any = getattr(acq_function, "domain", None) if domain is None else domain
+    check_domain(space)
+    if bounds.shape != space.bounds.shape or not bounds.allclose(
+        space.bounds.to(bounds)
+    ):
+        raise InputDataError(
+            f"Expected the `bounds` of the domain, {space.bounds.tolist()}, got "
+            f"{bounds.tolist()}."
+        )
     optima = getattr(acq_function, "robust_optimizers", None)
-    seed = (options or {}).get("seed")
+    optima = None if optima is None else optima.flatten(0, -2)
 
     def generate(n: int, q: int, seed: int | None) -> Tensor:
-        filling = space.sample(n * q, seed)
-        if optima is not None:
-            near = _near_optima(optima.flatten(0, -2), space, filling[: n * q // 4])
-            filling = torch.cat([near, filling[len(near) :]])
-        points: Tensor = filling.view(n, q, -1)
-        return points
+        raw = put_optima_first(space.sample(n * q, seed), optima, space)
+        return raw.view(n, q, -1)
 
     # BoTorch selects with the global generator, which is put back afterwards.
-    with manual_seed(seed):
+    with manual_seed((options or {}).get("seed")):
         return gen_batch_initial_conditions(
             acq_function,
             bounds,
@@ -178,208 +172,37 @@ def gen_robust_initial_conditions(
         )
 
 
-def _near_optima(optima: Tensor, domain: RobustDomain, filling: Tensor) -> Tensor:
-    """Robust optima and points near them.
-
-    Args:
-        optima: ``batch_shape x C x d`` robust optima.
-        domain: Their domain.
-        filling: ``batch_shape x n x d`` points that fill the domain: where they lie in
-            their box decides on the perturbation; every other point takes over their
-            choice of a finite set.
-
-    Returns:
-        ``batch_shape x n x d`` points of the domain, the first ``C`` of them the
-        optima.
-    """
-    count = optima.shape[-2]
-    index = torch.arange(filling.shape[-2], device=filling.device)
-    base = optima.index_select(-2, index % count)
-    unit = normalize(filling, domain.bounds).clamp(1e-6, 1.0 - 1e-6)
-    scale = unit.new_tensor(PERTURBATIONS)[index % len(PERTURBATIONS)].unsqueeze(-1)
-    step = scale * torch.special.ndtri(unit)
-    moved = normalize(base, domain.bounds) + step
-    moved = unnormalize(moved.clamp(0.0, 1.0), domain.bounds)
-    other = (index % 2 == 1).unsqueeze(-1)
-    parts = []
-    for finite, of_base, of_moved, of_filling in zip(
-        (domain.x_is_finite, domain.theta_is_finite),
-        domain.split(base),
-        domain.split(moved),
-        domain.split(filling),
-        strict=True,
-    ):
-        parts.append(torch.where(other, of_filling, of_base) if finite else of_moved)
-    first = (index < count).unsqueeze(-1)
-    return torch.where(first, base, domain.join(*parts))
-
-
-def _local_search(
+def _find_in_turn(
+    find_one: Callable[[], tuple[Tensor, Tensor]],
     acq_function: AcquisitionFunction,
-    domain: RobustDomain,
-    starts: Tensor,
-    num_rounds: int,
-    batch_limit: int,
+    q: int,
 ) -> tuple[Tensor, Tensor]:
-    """Climb from all starts at once, and choose anew in a finite part.
+    """Find candidates one after the other.
 
     Args:
-        acq_function: The acquisition function.
-        domain: A domain with at least one continuous part.
-        starts: ``num_restarts x 1 x d`` starting points.
-        num_rounds: The number of rounds of the ascent.
-        batch_limit: The largest number of points that are evaluated at once.
-
-    Returns:
-        The ``num_restarts x 1 x d`` candidates and their values.
-    """
-    if not (domain.x_is_finite or domain.theta_is_finite):
-        return _climb(acq_function, domain, starts, (), num_rounds, NUM_HEATS)
-    fixed = tuple(domain.controllable if domain.x_is_finite else domain.uncontrollable)
-    candidates = starts
-    for _ in range(NUM_EXCHANGES):
-        chosen = _best_choice(acq_function, domain, candidates, batch_limit)
-        candidates, values = _climb(
-            acq_function, domain, chosen, fixed, (num_rounds + 1) // NUM_EXCHANGES, 1
-        )
-    return candidates, values
-
-
-def _climb(
-    acq_function: AcquisitionFunction,
-    domain: RobustDomain,
-    starts: Tensor,
-    fixed: tuple[int, ...],
-    num_rounds: int,
-    num_heats: int,
-) -> tuple[Tensor, Tensor]:
-    """Climb from all starts at once, with some columns held.
-
-    Args:
-        acq_function: The acquisition function.
-        domain: The domain.
-        starts: ``num_restarts x 1 x d`` starting points.
-        fixed: The columns that keep the values of their start.
-        num_rounds: The number of rounds.
-        num_heats: The rounds are so many heats. Only the better half of those who took
-            part in a heat goes on to the next.
-
-    Returns:
-        The ``m x 1 x d`` candidates of the last heat and their values.
-    """
-
-    def in_unit_cube(u: Tensor) -> Tensor:
-        flat: Tensor = acq_function(unnormalize(u.flatten(0, 1), domain.bounds))
-        values: Tensor = flat.unflatten(0, u.shape[:2])
-        return values.unsqueeze(-1)
-
-    movable = torch.ones_like(domain.bounds[0], dtype=torch.bool)
-    movable[list(fixed)] = False
-    state = begin(in_unit_cube, normalize(starts, domain.bounds), movable)
-    for heat in range(num_heats):
-        if heat > 0:
-            count = (len(starts) + 1) // 2
-            index = state.values.topk(count, dim=0).indices
-            state = state.select(index)
-            starts = starts.take_along_dim(index.unsqueeze(-1), dim=0)
-        rounds = (num_rounds + heat) // num_heats
-        state = advance(in_unit_cube, state, movable, rounds)
-    # What did not move is left without the rounding of the way to the cube and back.
-    candidates = torch.where(movable, unnormalize(state.points, domain.bounds), starts)
-    return candidates, state.values.squeeze(-1)
-
-
-def _best_choice(
-    acq_function: AcquisitionFunction,
-    domain: RobustDomain,
-    candidates: Tensor,
-    batch_limit: int,
-) -> Tensor:
-    """Compare the choices of the finite part, all candidates at once.
-
-    Args:
-        acq_function: The acquisition function.
-        domain: A domain with one finite part.
-        candidates: ``n x 1 x d`` points.
-        batch_limit: The largest number of points that are evaluated at once; of a
-            larger set of choices than this allows, the nearest ones are compared.
-
-    Returns:
-        ``n x 1 x d`` points, each with the best choice for its continuous part.
-    """
-    x, theta = domain.split(candidates)
-    count = max(1, batch_limit // len(candidates))
-    if domain.x_choices is not None:
-        near = _nearest(domain.x_choices, x, domain.x_bounds, count)
-        points = domain.join(near, theta)
-    else:
-        assert domain.theta_choices is not None
-        near = _nearest(domain.theta_choices, theta, domain.theta_bounds, count)
-        points = domain.join(x, near)
-    values = _evaluate(acq_function, points.flatten(0, 1).unsqueeze(-2), batch_limit)
-    best = values.view(points.shape[:-1]).argmax(dim=-1)
-    return points.take_along_dim(best[:, None, None], dim=1)
-
-
-def _nearest(choices: Tensor, parts: Tensor, bounds: Tensor, count: int) -> Tensor:
-    """The choices next to given ones.
-
-    Args:
-        choices: ``n_choices x d_part`` choices.
-        parts: ``n x 1 x d_part`` parts of points.
-        bounds: ``2 x d_part`` bounds, whose distance is the unit of length.
-        count: The number of choices wanted.
-
-    Returns:
-        ``n x count x d_part`` choices, or fewer if there are not so many.
-    """
-    distance = torch.cdist(
-        normalize(parts, bounds).squeeze(-2), normalize(choices, bounds)
-    )
-    nearest = distance.topk(min(count, len(choices)), largest=False)
-    return choices[nearest.indices]
-
-
-def _evaluate(
-    acq_function: AcquisitionFunction, points: Tensor, batch_limit: int
-) -> Tensor:
-    """Evaluate an acquisition function in chunks.
-
-    Args:
-        acq_function: The acquisition function.
-        points: ``n x 1 x d`` points.
-        batch_limit: The largest number of points that are evaluated at once.
-
-    Returns:
-        The ``n`` values.
-    """
-    with torch.no_grad():
-        return torch.cat([acq_function(X) for X in points.split(batch_limit)])
-
-
-def _optimize_sequentially(
-    acq_function: AcquisitionFunction, domain: RobustDomain, q: int, **kwargs: Any
-) -> tuple[Tensor, Tensor]:
-    """Find ``q`` candidates one after the other.
-
-    Args:
+        find_one: Gives a ``1 x d`` candidate and its value.
         acq_function: The acquisition function; its pending points are put back.
-        domain: The domain to search.
         q: The number of candidates.
-        kwargs: The other arguments of ``optimize_robust_acqf``.
 
     Returns:
         The ``q x d`` candidates and ``q`` values.
     """
+    if not hasattr(acq_function, "X_pending"):
+        raise UnsupportedError(
+            f"Expected `q` = 1, as {type(acq_function).__name__} does not account for "
+            f"pending points, got {q}."
+        )
     before = acq_function.X_pending
-    pending = domain.bounds[:0] if before is None else before
-    found, values = [], []
+    known = [] if before is None else [before]
+    found: list[Tensor] = []
+    values: list[Tensor] = []
     try:
-        for _ in range(q):
-            candidate, value = optimize_robust_acqf(acq_function, domain, q=1, **kwargs)
+        for i in range(q):
+            if i > 0:
+                acq_function.set_X_pending(torch.cat([*known, *found]))
+            candidate, value = find_one()
             found.append(candidate)
             values.append(value)
-            acq_function.set_X_pending(torch.cat([pending, *found]))
     finally:
         acq_function.set_X_pending(before)
-    return torch.cat(found), torch.stack(values)
+    return torch.cat(found), torch.cat(values)

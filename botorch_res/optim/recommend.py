@@ -11,6 +11,7 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
+from botorch_res.optim.arguments import check_domain, try_out
 from botorch_res.optim.robust_optimum import RobustOptimum, robust_optimum
 from botorch_res.sampling import BatchFunction, posterior_mean
 
@@ -35,7 +36,10 @@ def recommend_robust_optimum(
     Example:
         >>> x, theta, value = recommend_robust_optimum(model, domain, maximize=False)
     """
-    optimum = robust_optimum(mean_function(model, negate=maximize), domain, effort)
+    check_domain(domain)
+    function = mean_function(model, negate=maximize)
+    try_out("model", function, domain.bounds.mean(dim=0, keepdim=True))
+    optimum = robust_optimum(function, domain, effort)
     x, theta, value = optimum.x, optimum.theta, optimum.value
     return RobustOptimum(
         x.reshape(-1), theta.reshape(-1), (-value if maximize else value).reshape(())
@@ -55,6 +59,12 @@ def mean_function(
     Returns:
         One function, with closed-form derivatives if the model is an exact GP.
     """
+    if not isinstance(model, Model) or model.num_outputs != 1:
+        outputs = getattr(model, "num_outputs", "no")
+        raise UnsupportedError(
+            f"Expected `model` to be a Model of one output, got {type(model).__name__} "
+            f"of {outputs} outputs."
+        )
     try:
         view = ExactGPView(model, negate=negate)
     except UnsupportedError:

@@ -6,14 +6,18 @@ from botorch.acquisition import (
     qLogNoisyExpectedImprovement,
 )
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from botorch_res import RobustDomain
+from botorch_res import RobustDomain, qRobustEntropySearch
 from botorch_res.optim.optimize_acqf import (
     gen_robust_initial_conditions,
     optimize_robust_acqf,
@@ -32,6 +36,12 @@ def make_domain(kind: str) -> RobustDomain:
     x = {"x_choices": lower[:1] + (upper - lower)[:1] * unit}
     choices = {"box": {}, "theta": theta, "x": x, "both": theta | x}
     return RobustDomain(BOUNDS, [1], **choices[kind])
+
+
+def make_model(*batch_shape: int) -> SingleTaskGP:
+    X = make_domain("box").sample(8, seed=1).expand(*batch_shape, 8, 2)
+    Y = (0.3 * X[..., :1]).sin() + (X[..., 1:] / 60.0).cos()
+    return SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=BOUNDS))
 
 
 class Bumps(AcquisitionFunction):
@@ -132,14 +142,11 @@ def test_seed():
 
 
 def test_any_acquisition_function():
-    X = make_domain("box").sample(8, seed=1)
-    Y = (0.3 * X[:, :1]).sin() + (X[:, 1:] / 60.0).cos()
-    model = SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=BOUNDS))
-    domain = make_domain("theta")
+    model, domain = make_model(), make_domain("theta")
     for acqf in (
         PosteriorMean(model),
         UpperConfidenceBound(model, beta=4.0),
-        qLogNoisyExpectedImprovement(model, X_baseline=X),
+        qLogNoisyExpectedImprovement(model, X_baseline=domain.sample(8, seed=1)),
     ):
         candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
         with torch.no_grad():
@@ -194,6 +201,18 @@ class TestInitialConditions:
         assert float(value) >= brute_force(function, function.domain) - 1e-3
         assert candidate.shape == (1, 2)
 
+    @pytest.mark.parametrize("bounds", [BOUNDS + 1.0, BOUNDS[:, :1]])
+    def test_other_bounds_than_those_of_the_domain_are_refused(self, bounds):
+        sizes = {"q": 1, "num_restarts": 2, "raw_samples": 4}
+        with pytest.raises(
+            InputDataError, match=r"Expected the `bounds` of the domain"
+        ):
+            gen_robust_initial_conditions(
+                Bumps(), bounds, domain=make_domain("box"), **sizes
+            )
+        with pytest.raises(InputDataError, match=r"a RobustDomain, .* got NoneType"):
+            gen_robust_initial_conditions(Bumps(), BOUNDS, **sizes)
+
     def test_constraints_are_refused(self):
         with pytest.raises(InputDataError, match="no `inequality_constraints`"):
             gen_robust_initial_conditions(
@@ -211,17 +230,57 @@ class TestInitialConditions:
     ("argument", "value", "least"),
     [
         ("q", 0, 1),
+        ("q", 1.0, 1),
         ("num_restarts", 0, 1),
+        ("num_restarts", None, 1),
         ("raw_samples", 7, 8),
         ("num_rounds", 0, 1),
+        ("num_rounds", "7", 1),
         ("batch_limit", 0, 1),
     ],
 )
-def test_bad_arguments(argument, value, least):
-    with pytest.raises(
-        InputDataError, match=f"`{argument}` of at least {least}, got {value}"
-    ):
+def test_bad_numbers(argument, value, least):
+    message = f"`{argument}` to be a whole number of at least {least}, got {value!r}"
+    with pytest.raises(InputDataError, match=message):
         optimize_robust_acqf(Bumps(), make_domain("box"), **{argument: value})
+
+
+class TestBadArguments:
+    def test_kinds(self):
+        function, domain = Bumps(), make_domain("box")
+        with pytest.raises(InputDataError, match="AcquisitionFunction, got Robust"):
+            optimize_robust_acqf(domain, function)
+        with pytest.raises(InputDataError, match=r"a RobustDomain, .* got Tensor"):
+            optimize_robust_acqf(function, BOUNDS)
+        for seed in (0.5, "a"):
+            with pytest.raises(InputDataError, match=f"or None, got {seed!r}"):
+                optimize_robust_acqf(function, domain, seed=seed)
+
+    def test_number_of_columns(self):
+        model = make_model()
+        wide = RobustDomain(torch.cat([BOUNDS, BOUNDS], dim=-1), [1])
+        for function in (
+            Bumps(),
+            PosteriorMean(model),
+            qRobustEntropySearch(model, make_domain("box"), num_samples=1, seed=0),
+        ):
+            with pytest.raises(
+                BotorchTensorDimensionError,
+                match=r"`acq_function` to accept .* one of shape \(1, 1, 4\)",
+            ):
+                optimize_robust_acqf(function, wide)
+
+    def test_batch_of_models(self):
+        function = PosteriorMean(make_model(3))
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"maps shape \(1, 1, 2\) to \(3,\)"
+        ):
+            optimize_robust_acqf(function, make_domain("box"))
+
+    def test_functions_without_pending_points(self):
+        function = PosteriorMean(make_model())
+        with pytest.raises(UnsupportedError, match=r"as PosteriorMean .* got 2"):
+            optimize_robust_acqf(function, make_domain("box"), q=2)
 
 
 def test_values_that_are_no_numbers():

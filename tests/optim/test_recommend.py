@@ -1,6 +1,11 @@
 import pytest
 import torch
-from botorch.models import SingleTaskGP
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
+from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.approximate_gp import SingleTaskVariationalGP
 from botorch.models.transforms import Normalize
 from torch import Tensor
@@ -78,3 +83,26 @@ def test_any_model_with_a_mean():
     x, theta, value = recommend_robust_optimum(model, domain, maximize=True)
     mean = model.posterior(domain.join(x, theta).unsqueeze(0)).mean
     assert float(mean.detach()) == pytest.approx(float(value), abs=1e-9)
+
+
+def test_models_and_domains_that_do_not_fit():
+    X, Y = make_data()
+    transform = Normalize(2, bounds=BOUNDS)
+    model = SingleTaskGP(X, Y, input_transform=transform)
+    batch = SingleTaskGP(
+        X.expand(2, -1, -1), Y.expand(2, -1, -1), input_transform=transform
+    )
+    two = SingleTaskGP(X, torch.cat([Y, Y], -1), input_transform=transform)
+    wide = RobustDomain(torch.cat([BOUNDS, BOUNDS], dim=-1), [1])
+    for fitted in (model, batch, ModelListGP(model)):
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"`model` to accept .*shape \(1, 4\)"
+        ):
+            recommend_robust_optimum(fitted, wide)
+    domain = RobustDomain(BOUNDS, [1])
+    with pytest.raises(InputDataError, match=r"a RobustDomain, .* got Tensor"):
+        recommend_robust_optimum(model, BOUNDS)
+    with pytest.raises(UnsupportedError, match="got SingleTaskGP of 2 outputs"):
+        recommend_robust_optimum(two, domain)
+    with pytest.raises(UnsupportedError, match="got RobustDomain of no outputs"):
+        recommend_robust_optimum(domain, domain)
