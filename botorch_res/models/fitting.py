@@ -11,7 +11,7 @@ x d``: every member of the resulting batched model is the model of its own data 
   inferred. The one to use when nothing else is known.
 - ``MaximumLikelihoodGP``: bounded maximum likelihood, as in [Weichert2024robust]_.
 - ``FixedGP``: hyperparameters that are known.
-- ``BayesianGP``: an ensemble over samples of the hyperparameters.
+- ``BayesianGP``: an ensemble over samples of the hyperparameters (the extra ``bayes``).
 
 References:
 .. [Weichert2024robust]
@@ -232,9 +232,11 @@ class FixedGP:
 class BayesianGP:
     """An ensemble over samples of the hyperparameters, with ``DefaultGP``'s priors.
 
+    The samples are drawn with emcee, which the extra ``bayes`` installs.
+
     Attributes:
         num_samples: The number of samples, and of members of the ensemble.
-        num_steps: The number of steps of the slice sampler for each sample.
+        num_steps: The number of steps of the sampler's walkers.
         refresh: Draw new hyperparameters with every ``refresh``-th observation only;
             in between the ensemble keeps those of the earlier observations.
         min_noise: As in ``DefaultGP``.
@@ -275,8 +277,7 @@ class BayesianGP:
         posterior = default_hyperparameter_posterior(
             data.X[:used], data.y[:used], noise
         )
-        mode, _ = posterior.maximize(num_restarts=2, seed=seed)
-        samples = posterior.sample(self.num_samples, self.num_steps, mode, seed)
+        samples = posterior.sample(self.num_samples, self.num_steps, seed)
         return data.build(posterior.natural(samples), EnsembleGP)
 
 

@@ -6,15 +6,17 @@ hyperparameters are handled by their logarithms, in the order: ``d`` lengthscale
 signal standard deviation and, when the noise is inferred, noise variance. With flat
 priors the posterior is the marginal likelihood.
 
-Everything is batched: over data sets, over restarts of the maximisation and over
-chains of the sampler. It is computed in double precision, whatever the data's dtype.
+Everything is batched: over data sets, over restarts of the maximisation and over the
+walkers of the sampler, which is emcee's [ForemanMackey2013emcee]_ (the extra
+``bayes``). It is computed in double precision, whatever the data's dtype.
 
 References:
 .. [Rasmussen2006gaussian]
     C. E. Rasmussen and C. K. I. Williams. Gaussian Processes for Machine Learning.
     MIT Press, 2006. Equation 5.8.
-.. [Neal2003slice]
-    R. M. Neal. Slice sampling. The Annals of Statistics, 31(3), 2003.
+.. [ForemanMackey2013emcee]
+    D. Foreman-Mackey, D. W. Hogg, D. Lang and J. Goodman. emcee: The MCMC Hammer.
+    Publications of the Astronomical Society of the Pacific, 125, 2013.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any
 
 import torch
 from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
+from numpy.random import MT19937
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -37,9 +40,8 @@ _TIE = 1e-6
 _MAX_ITERATIONS = 200
 # Restarts reach a factor of exp(2.5), about twelve, beyond the centre.
 _START_REACH = 2.5
-# The width of a slice's first interval: a factor of exp(3) in every hyperparameter.
-_SLICE_WIDTH = 3.0
-_MAX_SHRINKAGES = 60
+# emcee asks for at least two walkers for each hyperparameter.
+_WALKERS_PER_PARAMETER = 4
 
 
 @dataclass(frozen=True)
@@ -210,60 +212,39 @@ class HyperparameterPosterior:
         mode = modes.take_along_dim(best.unsqueeze(-1), dim=0).squeeze(0)
         return mode, density.take_along_dim(best, dim=0).squeeze(0)
 
-    @torch.no_grad()
-    def sample(
-        self, num_samples: int, num_steps: int, start: Tensor, seed: int
-    ) -> Tensor:
-        """Draw hyperparameters by slice sampling along random directions.
+    def sample(self, num_samples: int, num_steps: int, seed: int) -> Tensor:
+        """Draw hyperparameters of one data set with emcee's ensemble sampler.
 
-        Every sample is the end of a chain of its own, so samples are independent of
-        each other once the chains are long enough. A step places an interval of
-        random position around the present point and shrinks it until a point inside
-        the slice is found [Neal2003slice]_, figures 3 and 5 without stepping out.
+        The walkers start from the normal approximation at the mode, which is close to
+        the posterior already. The samples are the last positions of different walkers
+        and not positions along one walk, so that they are nearly independent.
 
         Args:
-            num_samples: The number of chains.
-            num_steps: The number of steps of each chain.
-            start: The ``batch_shape x p`` point where all chains start.
+            num_samples: The number of samples.
+            num_steps: The number of steps of every walker.
             seed: The seed.
 
         Returns:
-            A ``num_samples x batch_shape x p`` tensor.
+            A ``num_samples x p`` tensor.
         """
-        generator = torch.Generator(self._y.device).manual_seed(seed)
+        emcee = _import_emcee()
+        dim, device = len(self.centre), self.centre.device
+        num_walkers = max(num_samples, _WALKERS_PER_PARAMETER * dim)
 
-        def uniform() -> Tensor:
-            return start.new_empty(*shape, 1).uniform_(generator=generator)
+        def log_density(points: Any) -> Any:
+            parameters = torch.as_tensor(points, device=device)
+            inside = (parameters >= self.lower) & (parameters <= self.upper)
+            density = self.log_density(parameters.clamp(self.lower, self.upper))
+            return density.masked_fill(~inside.all(-1), -math.inf).cpu().numpy()
 
-        shape = (num_samples, *start.shape[:-1])
-        points = start.expand(*shape, -1).clone()
-        density = self._bounded_log_density(points)
-        for _ in range(num_steps):
-            direction = torch.randn(
-                points.shape,
-                generator=generator,
-                dtype=start.dtype,
-                device=start.device,
-            )
-            direction /= direction.norm(dim=-1, keepdim=True)
-            level = density + uniform().squeeze(-1).log()
-            left = -_SLICE_WIDTH * uniform()
-            right = left + _SLICE_WIDTH
-            searching = torch.ones_like(density, dtype=torch.bool)
-            # An interval that has shrunk to nothing leaves its chain where it is.
-            for _ in range(_MAX_SHRINKAGES):
-                step = torch.lerp(left, right, uniform())
-                proposal = points + step * direction
-                proposal_density = self._bounded_log_density(proposal)
-                found = searching & (proposal_density >= level)
-                points = torch.where(found.unsqueeze(-1), proposal, points)
-                density = torch.where(found, proposal_density, density)
-                searching = searching & ~found
-                if not searching.any():
-                    break
-                left = torch.where(step < 0, step, left)
-                right = torch.where(step < 0, right, step)
-        return points
+        start = self._draw_around_mode(num_walkers, seed)
+        # Differential evolution: differences of walkers lead from mode to mode.
+        sampler = emcee.EnsembleSampler(
+            num_walkers, dim, log_density, moves=emcee.moves.DEMove(), vectorize=True
+        )
+        state = emcee.State(start.cpu().numpy(), random_state=MT19937(seed).state)
+        last = sampler.run_mcmc(state, num_steps, store=False)
+        return torch.as_tensor(last.coords[:num_samples], device=device)
 
     def starting_points(self, num_points: int, seed: int) -> Tensor:
         """Points from which to look for the mode.
@@ -289,11 +270,21 @@ class HyperparameterPosterior:
             num_points, *self.batch_shape, dim
         )
 
-    def _bounded_log_density(self, parameters: Tensor) -> Tensor:
-        """The density, minus infinity outside the bounds."""
-        inside = (parameters >= self.lower) & (parameters <= self.upper)
-        density = self.log_density(parameters.clamp(self.lower, self.upper))
-        return density.masked_fill(~inside.all(dim=-1), -math.inf)
+    def _draw_around_mode(self, num_points: int, seed: int) -> Tensor:
+        """Draw ``num_points x p`` points of the normal approximation at the mode."""
+        mode, _ = self.maximize(num_restarts=2, seed=seed)
+        # In units of the prior, than which the posterior is not wider: where the mode
+        # lies at a bound, the curvature there says nothing.
+        unit = torch.minimum(self._spread, self.upper - self.lower)
+        curvature = -torch.autograd.functional.hessian(self.log_density, mode)
+        precision, axes = torch.linalg.eigh(unit * curvature * unit.unsqueeze(-1))
+        generator = torch.Generator(mode.device).manual_seed(seed)
+        steps = mode.new_empty(num_points, len(mode)).normal_(generator=generator)
+        points = mode + unit * (steps / precision.clamp_min(1.0).sqrt() @ axes.mT)
+        # Points beyond a bound are reflected: on it they would share a coordinate.
+        points = self.lower + (points - self.lower).abs()
+        points = self.upper - (self.upper - points).abs()
+        return torch.maximum(points, self.lower)
 
     def _log_density(self, parameters: Tensor, members: Tensor) -> Tensor:
         """The densities of ``k x p`` parameters, each of the data set it names."""
@@ -319,6 +310,18 @@ class HyperparameterPosterior:
         log_prior = -((parameters - self.centre) / self._spread).square().sum(-1) / 2
         density: Tensor = log_likelihood + log_prior
         return density.masked_fill(info != 0, -math.inf)
+
+
+def _import_emcee() -> Any:
+    """The sampler's library, which is not among the core dependencies."""
+    try:
+        import emcee
+    except ImportError as error:
+        raise ImportError(
+            "Sampling hyperparameters needs emcee; install it with the extra `bayes`: "
+            'pip install "botorch_res[bayes]".'
+        ) from error
+    return emcee
 
 
 def _rounded(values: Tensor) -> str:

@@ -1,5 +1,7 @@
 import math
+import sys
 
+import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
@@ -144,15 +146,19 @@ class TestMaximize:
 
 
 class TestSampler:
-    def test_moments_equal_quadrature(self):
-        X, y = data(4, 1, seed=3)
+    @pytest.mark.parametrize(("given_noise", "grid_size"), [(True, 201), (False, 61)])
+    def test_moments_equal_quadrature(self, given_noise, grid_size):
+        # If the noise is inferred, two explanations compete: a short lengthscale, or a
+        # long one with much noise.
+        X, y = data(6, 1, seed=3)
+        generator = torch.Generator().manual_seed(0)
+        y = y + 0.3 * torch.randn(6, generator=generator, dtype=torch.double)
         lengthscale = LogNormalPrior(0.3, 1.0, 0.01, 20.0)
         signal = LogNormalPrior(1.0, 0.7, 0.05, 10.0)
-        posterior = HyperparameterPosterior(
-            X, y, torch.full_like(y, 1e-3), lengthscale, signal, NOISE
-        )
+        noise = torch.full_like(y, 1e-3) if given_noise else None
+        posterior = HyperparameterPosterior(X, y, noise, lengthscale, signal, NOISE)
         axes = [
-            torch.linspace(float(a), float(b), 401, dtype=torch.double)
+            torch.linspace(float(a), float(b), grid_size, dtype=torch.double)
             for a, b in zip(posterior.lower, posterior.upper, strict=True)
         ]
         grid = torch.cartesian_prod(*axes)
@@ -160,33 +166,41 @@ class TestSampler:
         mean = weight @ grid
         covariance = (grid - mean).T @ (weight.unsqueeze(-1) * (grid - mean))
 
-        chains = 4000
-        samples = posterior.sample(chains, 60, posterior.centre, seed=1)
-        assert samples.shape == (chains, 2)
+        walkers = 2000
+        samples = posterior.sample(walkers, 100, seed=1)
+        assert samples.shape == (walkers, len(axes))
         deviation = covariance.diagonal().sqrt()
-        error = (samples.mean(0) - mean) / deviation * math.sqrt(chains)
+        error = (samples.mean(0) - mean) / deviation * math.sqrt(walkers)
         assert error.abs().max() < 4
-        # The standard error of a variance is at most about sqrt(kurtosis / chains).
+        # The standard error of a variance is at most about sqrt(kurtosis / walkers).
         torch.testing.assert_close(samples.T.cov(), covariance, rtol=0.12, atol=0.01)
 
-    def test_batches_seeds_and_bounds(self):
-        X, y = data(2, 1, batch_shape=(3,))
-        narrow = LogNormalPrior(0.3, 1.0, 0.25, 0.35)
+    def test_seeds_and_bounds(self):
+        X, y = data(2, 1)
+        # A mode at the upper bound of the lengthscale: half the start lies beyond it.
+        narrow = LogNormalPrior(0.3, 1.0, 0.25, 0.31)
         posterior = HyperparameterPosterior(X, y, None, narrow, FLAT_SIGNAL, NOISE)
-        start = posterior.centre.expand(3, -1)
-        first = posterior.sample(20, 10, start, seed=0)
-        assert first.shape == (20, 3, 3)
+        states = torch.random.get_rng_state(), np.random.get_state()  # noqa: NPY002
+        first = posterior.sample(20, 10, seed=0)
+        assert first.shape == (20, 3)
         assert (first >= posterior.lower).all()
         assert (first <= posterior.upper).all()
-        assert len(first[..., 0].unique()) == 60
-        state = torch.random.get_rng_state()
-        assert torch.equal(first, posterior.sample(20, 10, start, seed=0))
-        assert not torch.equal(first, posterior.sample(20, 10, start, seed=1))
-        assert torch.equal(state, torch.random.get_rng_state())
+        assert len(first[:, 0].unique()) == 20
+        assert torch.equal(first, posterior.sample(20, 10, seed=0))
+        assert not torch.equal(first, posterior.sample(20, 10, seed=1))
+        assert torch.equal(states[0], torch.random.get_rng_state())
+        after = np.random.get_state()  # noqa: NPY002
+        assert all(map(np.array_equal, states[1], after))
 
-    def test_a_point_mass_leaves_the_chain_where_it_is(self):
-        X, y = data(2, 1)
-        point = LogNormalPrior(1.0, 1.0, 1.0, 1.0)
-        posterior = HyperparameterPosterior(X, y, None, point, point, point)
-        samples = posterior.sample(3, 2, posterior.centre, seed=0)
-        assert torch.equal(samples, posterior.centre.expand(3, -1))
+    def test_few_samples_are_some_of_many_walkers(self):
+        X, y = data(5, 2)
+        posterior = HyperparameterPosterior(X, y, None, FLAT, FLAT_SIGNAL, NOISE)
+        few = posterior.sample(2, 30, seed=0)
+        assert torch.equal(few, posterior.sample(16, 30, seed=0)[:2])
+
+    def test_error_without_emcee(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "emcee", None)
+        X, y = data(3, 1)
+        posterior = HyperparameterPosterior(X, y, None, FLAT, FLAT_SIGNAL, NOISE)
+        with pytest.raises(ImportError, match=r"pip install \"botorch_res\[bayes\]\""):
+            posterior.sample(2, 1, seed=0)
