@@ -39,6 +39,7 @@ def execute(
         timeout=CELL_TIMEOUT,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
     )
     root = str(FOLDER.parent.resolve())

@@ -60,10 +60,15 @@ class DeepDrawing(RobustTestProblem):
     ``p`` of ``FN`` on the flange. Its noise is the same in every instance; between the
     three forces it is interpolated linearly, so that any ``FN`` can be evaluated.
     At the robust optimum the smallest and the largest force tie.
+
+    Attributes:
+        stroke: The ``num_strokes`` positions of the punch, in mm, at which forces are
+            measured.
     """
 
     dim = 2
     theta_choices: Tensor
+    stroke: Tensor
     _drawing: Tensor
     _bending: Tensor
     _holding: Tensor
@@ -101,6 +106,7 @@ class DeepDrawing(RobustTestProblem):
         die_stress = _flow_stress(strain_at_die)
         section = math.pi * MEAN_CUP_DIAMETER * THICKNESS / 1000  # N -> kN
         for name, value in (
+            ("stroke", stroke),
             (
                 "_drawing",
                 1.1 * section * flange_stress * (flange / MEAN_CUP_DIAMETER).log(),
@@ -113,22 +119,34 @@ class DeepDrawing(RobustTestProblem):
             self.register_buffer(name, value.to(dtype))
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        friction, holder_force = X.unsqueeze(-2).unbind(-1)
+        friction, holder_force = X.split(1, dim=-1)
+        error = self.measured_force(holder_force) - self.simulated_force(
+            friction, holder_force
+        )
+        return error.abs().amax(-1)
+
+    def measured_force(self, holder_force: Tensor) -> Tensor:
+        """The punch force of the experiment, along ``stroke``.
+
+        Args:
+            holder_force: A ``batch_shape x 1`` tensor in kN.
+
+        Returns:
+            A ``batch_shape x num_strokes`` tensor in kN.
+        """
         pressure = holder_force / self._flange_area
-        true_friction = (
+        friction = (
             REFERENCE_FRICTION * (pressure / REFERENCE_PRESSURE) ** -FRICTION_DECAY
         )
         # Hat functions of the three measured forces interpolate their noise.
         low, middle, high = self.theta_choices.squeeze(-1)
         rising = ((holder_force - low) / (middle - low)).clamp(0, 1)
         falling = ((holder_force - middle) / (high - middle)).clamp(0, 1)
-        weights = torch.stack([1 - rising, rising - falling, falling], dim=-1)
-        noise = (weights @ self._noise).squeeze(-2)
-        experiment = self._punch_force(true_friction, holder_force) + noise
-        return (experiment - self._punch_force(friction, holder_force)).abs().amax(-1)
+        weights = torch.cat([1 - rising, rising - falling, falling], dim=-1)
+        return self.simulated_force(friction, holder_force) + weights @ self._noise
 
-    def _punch_force(self, friction: Tensor, holder_force: Tensor) -> Tensor:
-        """Evaluate the punch force along the stroke.
+    def simulated_force(self, friction: Tensor, holder_force: Tensor) -> Tensor:
+        """The punch force of the simulation, along ``stroke``.
 
         Args:
             friction: A ``batch_shape x 1`` tensor, or one value for each stroke.

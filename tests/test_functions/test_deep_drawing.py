@@ -68,6 +68,17 @@ def test_formula():
     torch.testing.assert_close(single.double(), values.amax(-1), rtol=1e-4, atol=0)
 
 
+def test_forces_along_the_stroke():
+    problem = DeepDrawing()
+    np.testing.assert_array_equal(problem.stroke, STROKE)
+    measured = problem.measured_force(problem.theta_choices)
+    np.testing.assert_allclose(measured, EXPERIMENTS, rtol=1e-11)
+    mu = torch.tensor([[0.13]], dtype=torch.double)
+    simulated = problem.simulated_force(mu, problem.theta_choices)
+    expected = [punch_force(0.13, 1000 * force) / 1000 for force in FORCES]
+    np.testing.assert_allclose(simulated, expected, rtol=1e-11)
+
+
 def test_forces_are_plausible():
     for force in FORCES:
         curve = punch_force(0.15, 1000 * force) / 1000
