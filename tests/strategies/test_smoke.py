@@ -61,7 +61,7 @@ def quick_strategy(name, problem, model_factory=None):
 
 
 def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
-    """All points, ``num_initial`` of them given, their values, and what they lead to."""
+    """All points, ``num_initial`` of them given, their values, and the result."""
     X = strategy.domain.sample(num_initial, seed=7)
     Y = problem(X).unsqueeze(-1)
     for seed in range(iterations):
@@ -71,7 +71,6 @@ def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
     domain, recommended = strategy.domain, strategy.recommend(X, Y)
     assert X.shape == (num_initial + iterations, domain.dim)
     assert torch.isfinite(Y).all()
-    # Points of the domain; those of finite sets to the bit.
     z = torch.cat([X, domain.join(recommended.x, recommended.theta).unsqueeze(0)])
     x, theta = domain.split(z)
     assert domain.contains_x(x).all()
