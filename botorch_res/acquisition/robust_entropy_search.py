@@ -56,7 +56,10 @@ from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ConditionalGP, ExactGPView
 from botorch_res.optim import WorstCaseSolver, robust_optimum
-from botorch_res.probability import truncated_bvn_moments
+from botorch_res.probability import (
+    truncated_bvn_moments,
+    truncated_normal_moments,
+)
 from botorch_res.sampling import draw_fourier_samples
 
 # Moves the acquisition function by less than 1e-4 nats in most places and, after a
@@ -65,6 +68,8 @@ from botorch_res.sampling import draw_fourier_samples
 EP_TOLERANCE = 1e-2
 # Relative to the prior variance: the error of a posterior covariance.
 PSEUDO_NOISE = 1e-8
+# What the information is about.
+TARGETS = ("optimum", "characteristics")
 # The truncation's smallest interval, in standard deviations.
 LEAST_WIDTH = 1e-4
 # The gap between two worst cases, in prior standard deviations, below which both count.
@@ -97,6 +102,7 @@ class qRobustEntropySearch(AcquisitionFunction):
 
     robust_optimizers: Tensor
     robust_optimal_values: Tensor
+    _sampled_optimizers: Tensor
     _sampled_values: Tensor
     ep_converged: Tensor
     ep_num_sweeps: Tensor
@@ -109,6 +115,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         maximize: bool = True,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
+        target: str = "optimum",
         num_features: int = 512,
         method: str = "matheron",
         max_elements: int = 2**22,
@@ -126,6 +133,8 @@ class qRobustEntropySearch(AcquisitionFunction):
             posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight; a
                 negative weight turns the direction round.
             X_pending: ``m x d`` points that have been submitted for evaluation.
+            target: What the information is about, ``"optimum"`` or, as in the paper,
+                ``"characteristics"``.
             num_features: The number of Fourier features of a sample.
             method: How samples are drawn, ``"matheron"`` or ``"weight"``; see
                 ``draw_fourier_samples``.
@@ -140,6 +149,11 @@ class qRobustEntropySearch(AcquisitionFunction):
             >>> candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
         """
         super().__init__(model=model)
+        if target not in TARGETS:
+            raise InputDataError(
+                f"Expected a `target` among {', '.join(TARGETS)}, got {target!r}."
+            )
+        self.target = target
         negate = maximize != is_negating(posterior_transform)
         self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
@@ -157,10 +171,10 @@ class qRobustEntropySearch(AcquisitionFunction):
             # With one dimension each of x and theta two steps do as well as three.
             num_steps = 2 if self.domain.dim == 2 else 3
             optimum = robust_optimum(self.samples, self.domain, num_steps=num_steps)
-        optimizers = self.domain.join(optimum.x, optimum.theta)
         for name, value in (
-            ("robust_optimizers", optimizers),
+            ("_sampled_optimizers", self.domain.join(optimum.x, optimum.theta)),
             ("_sampled_values", optimum.value),
+            ("robust_optimizers", None),
             ("robust_optimal_values", None),
             ("ep_converged", None),
             ("ep_num_sweeps", None),
@@ -260,20 +274,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
-        # A worst-case value below the sampled optimum is a better optimum. A width that
-        # the variance does not feel keeps the gradient from cancelling.
-        width = LEAST_WIDTH * covariance[..., 1, 1].detach().clamp_min(0.0).sqrt()
-        optimal_value = torch.minimum(optimal_value, worst_value - width)
-        unbounded = torch.full_like(worst_value, -math.inf)
-        moments = truncated_bvn_moments(
-            mean,
-            covariance,
-            lower=torch.stack([unbounded, optimal_value], dim=-1),
-            upper=torch.stack([worst_value, worst_value], dim=-1),
-            one_sided=True,
-            validate_args=False,
-        )
-        return prior.clamp_min(0.0), moments.covariance[..., 0, 0]
+        truncate = _TRUNCATIONS[self.target]
+        conditional = truncate(mean, covariance, optimal_value, worst_value)
+        return prior.clamp_min(0.0), conditional
 
     def _condition(self) -> None:
         """Condition each sample's process on its characteristics at the data."""
@@ -292,32 +295,80 @@ class qRobustEntropySearch(AcquisitionFunction):
         partners, worst_value = partners.squeeze(-3), worst_value.squeeze(-2)
         x, theta = self.domain.split(points)
         x_inside = self.domain.contains_x(x)
-        # The robust optimum is none if a lower worst case is known.
-        known = torch.where(x_inside, worst_value, math.inf).amin(dim=-1)
-        sampled = self._samples_first(self._sampled_values)
-        optimal = torch.minimum(sampled, known).unsqueeze(-1)
+        self._update_optima(torch.where(x_inside, worst_value, math.inf), partners)
+        optimal = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
         # What lies outside of the domain obeys neither the worst case nor the optimum.
-        unbounded = torch.full_like(worst_value, math.inf)
-        at_theta = torch.where(self.domain.contains_theta(theta), worst_value, math.inf)
-        at_worst = torch.where(x_inside, optimal, -math.inf)
-        partners = self.view.transform_inputs(partners)
-        mean, covariance = process.site_posterior(partners)
+        lower = torch.where(x_inside, optimal, -math.inf)
+        if self.target == "optimum":
+            upper = torch.full_like(lower, math.inf)
+            others, least, most = self._optimum_constraints(optimal)
+            partners = torch.cat([partners, others], dim=-2)
+            lower, upper = torch.cat([lower, least], -1), torch.cat([upper, most], -1)
+            partners = self.view.transform_inputs(partners)
+            mean, covariance = process.joint_posterior(partners)
+        else:
+            inside = self.domain.contains_theta(theta)
+            at_theta = torch.where(inside, worst_value, math.inf)
+            upper = torch.cat([at_theta, worst_value], dim=-1)
+            lower = torch.cat([torch.full_like(lower, -math.inf), lower], dim=-1)
+            partners = self.view.transform_inputs(partners)
+            mean, covariance = process.site_posterior(partners)
         # Of each model its own, which no other member of the batch changes.
         prior = self.view.prior_variance(partners).amax(dim=-1, keepdim=True)
         result = expectation_propagation(
             mean,
             covariance,
-            lower=torch.cat([-unbounded, at_worst], dim=-1),
-            upper=torch.cat([at_theta, worst_value], dim=-1),
+            lower=lower,
+            upper=upper,
             pseudo_noise=PSEUDO_NOISE * prior.expand_as(mean),
             tolerance=EP_TOLERANCE,
         )
         self.process = process.with_sites(
             partners, result.site_precision, result.site_shift
         )
-        self.robust_optimal_values = self._samples_last(optimal.squeeze(-1))
         self.ep_converged = self._samples_last(result.converged)
         self.ep_num_sweeps = self._samples_last(result.num_sweeps)
+
+    def _update_optima(self, values: Tensor, partners: Tensor) -> None:
+        """Take the sampled robust optima, unless a lower worst case is known.
+
+        Args:
+            values: ``C x model_batch_shape x n`` worst-case values at known points.
+            partners: ``C x model_batch_shape x n x d`` their worst cases.
+        """
+        best, index = values.min(dim=-1, keepdim=True)
+        nearest = partners.take_along_dim(index.unsqueeze(-1), dim=-2)
+        best, nearest = best.squeeze(-1), nearest.squeeze(-2)
+        sampled = self._samples_first(self._sampled_values)
+        optimizers = self._samples_first(self._sampled_optimizers)
+        optimizers = torch.where((best < sampled).unsqueeze(-1), nearest, optimizers)
+        self.robust_optimal_values = self._samples_last(torch.minimum(best, sampled))
+        self.robust_optimizers = self._samples_last(optimizers)
+
+    def _optimum_constraints(self, optimal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What each sample's robust optimum says about the worst cases there.
+
+        The worst case at ``x*_c`` has the value ``f*_c``, and so have those that tie
+        with it, at most ``d_x + 1`` in all; others are not above.
+
+        Args:
+            optimal: ``C x model_batch_shape x 1`` optimal values ``f*_c``.
+
+        Returns:
+            ``C x model_batch_shape x (d_x + 1) x d`` points, and the lower and upper
+            bounds of the function there.
+        """
+        x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
+        theta, value = self.solver.ranked(x, x.shape[-1] + 1)
+        points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
+        points = self._samples_first(points)
+        value = self._samples_first(value.squeeze(-2))
+        inputs = self.view.transform_inputs(points)
+        width = TIE_WIDTH * self.view.prior_variance(inputs).sqrt()
+        lower = torch.where(value > optimal - width, value, -math.inf)
+        # The search for the optimum is not exact.
+        upper = torch.where(value.isinf(), math.inf, optimal)
+        return points, torch.minimum(lower, upper), upper
 
     def _worst_cases(self, points: Tensor, num_branches: int) -> tuple[Tensor, Tensor]:
         """Each sample's worst cases at the controllable part of each point.
@@ -380,3 +431,71 @@ def _tie_weights(value: Tensor, width: Tensor) -> Tensor:
     first = torch.finfo(value.dtype).tiny - least
     second = (second - worst - least).clamp_min(0.0)
     return torch.stack([first, second], dim=-2) / (first + second).unsqueeze(-2)
+
+
+def _truncate_to_optimum(
+    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
+) -> Tensor:
+    """The variance of ``f(x, theta)`` given ``f*_c <= f(x, h_c(x))``.
+
+    Args:
+        mean: ``... x n x 2`` means of the pairs.
+        covariance: ``... x n x 2 x 2`` their covariances.
+        optimal_value: ``... x 1`` optimal values ``f*_c``.
+        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+
+    Returns:
+        ``... x n`` variances.
+    """
+    # A worst-case value below the sampled optimum is a better optimum.
+    lower = torch.minimum(optimal_value, worst_value)
+    own, partner = covariance[..., 0, 0], covariance[..., 1, 1].clamp_min(0.0)
+    moments = truncated_normal_moments(
+        mean[..., 1],
+        partner,
+        lower,
+        torch.full_like(lower, math.inf),
+        validate_args=False,
+    )
+    own = own.clamp_min(0.0)
+    tiny = torch.finfo(own.dtype).tiny ** 0.5
+    explained = covariance[..., 0, 1].square() / (own * partner + tiny)
+    left = moments.variance / (partner + tiny)
+    return own * (1.0 - explained.clamp_max(1.0) * (1.0 - left.clamp_max(1.0)))
+
+
+def _truncate_to_characteristics(
+    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
+) -> Tensor:
+    """The variance of ``f(x, theta)``, given that it is at most ``g_c(x)``.
+
+    Args:
+        mean: ``... x n x 2`` means of the pairs.
+        covariance: ``... x n x 2 x 2`` their covariances.
+        optimal_value: ``... x 1`` optimal values ``f*_c``.
+        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+
+    Returns:
+        ``... x n`` variances, given ``f*_c <= f(x, h_c(x)) <= g_c(x)``, too.
+    """
+    # A worst-case value below the sampled optimum is a better optimum. A width that
+    # the variance does not feel keeps the gradient from cancelling.
+    width = LEAST_WIDTH * covariance[..., 1, 1].detach().clamp_min(0.0).sqrt()
+    lower = torch.minimum(optimal_value, worst_value - width)
+    unbounded = torch.full_like(worst_value, -math.inf)
+    moments = truncated_bvn_moments(
+        mean,
+        covariance,
+        lower=torch.stack([unbounded, lower], dim=-1),
+        upper=torch.stack([worst_value, worst_value], dim=-1),
+        one_sided=True,
+        validate_args=False,
+    )
+    variance: Tensor = moments.covariance[..., 0, 0]
+    return variance
+
+
+_TRUNCATIONS = {
+    "optimum": _truncate_to_optimum,
+    "characteristics": _truncate_to_characteristics,
+}

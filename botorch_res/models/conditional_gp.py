@@ -206,25 +206,28 @@ class ConditionalGP(Module, ABC):
     def with_sites(
         self, X: Tensor, site_precision: Tensor, site_shift: Tensor
     ) -> ConditionedGP:
-        """Add one scalar Gaussian site at each known point and at new points.
+        """Add one scalar Gaussian site at each new point, and at each known one.
 
         A site is the factor ``exp(-tau f^2 / 2 + nu f)``.
 
         Args:
             X: ``... x batch_shape x m x d`` new points in the model's space.
             site_precision: ``... x batch_shape x (known + m)`` precisions ``tau >= 0``
-                at all known points followed by ``X``; zero means no site.
+                at all known points followed by ``X``, or ``... x batch_shape x m`` at
+                ``X`` only; zero means no site.
             site_shift: The shifts ``nu``, of the same shape.
 
         Returns:
             This process, conditioned on the sites.
         """
-        total = sum(points.shape[-2] for points in [*self.point_sets, X])
+        known = sum(points.shape[-2] for points in self.point_sets)
+        first = known if site_precision.shape[-1:] == X.shape[-2:-1] else 0
+        total = known - first + X.shape[-2]
         _check_last_dimension("site_precision", site_precision, total)
         _check_last_dimension("site_shift", site_shift, total)
         scale = site_precision.sqrt()
         target = torch.where(scale > 0.0, site_shift / scale, 0.0)
-        return ConditionedGP(self, X, 0, scale, torch.ones_like(scale), target)
+        return ConditionedGP(self, X, first, scale, torch.ones_like(scale), target)
 
     def _mean(self, X: Tensor, whitened: list[list[Tensor]]) -> Tensor:
         """Posterior mean from the projection of the points."""

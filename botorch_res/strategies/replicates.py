@@ -123,6 +123,7 @@ def _(
         strategy.domain,
         num_samples=strategy.num_samples,
         maximize=strategy.maximize,
+        target=strategy.target,
         seed=seeds,
     )
     candidates, _ = optimize_replicates(

@@ -18,6 +18,7 @@ class RobustEntropySearchStrategy(Strategy):
 
     Attributes:
         num_samples: The number of function samples.
+        target: What the information is about; see ``qRobustEntropySearch``.
         num_restarts: The number of starting points of the local search.
         raw_samples: The number of points from which these are selected.
     """
@@ -27,6 +28,7 @@ class RobustEntropySearchStrategy(Strategy):
         domain: RobustDomain,
         *,
         num_samples: int = 16,
+        target: str = "optimum",
         num_restarts: int = 8,
         raw_samples: int = 256,
         **kwargs: Any,
@@ -36,12 +38,14 @@ class RobustEntropySearchStrategy(Strategy):
         Args:
             domain: The domain.
             num_samples: The number of function samples.
+            target: What the information is about; see ``qRobustEntropySearch``.
             num_restarts: The number of starting points of the local search.
             raw_samples: The number of points from which these are selected.
             **kwargs: Further arguments of ``Strategy``.
         """
         super().__init__(domain, **kwargs)
         self.num_samples = num_samples
+        self.target = target
         self.num_restarts = num_restarts
         self.raw_samples = raw_samples
 
@@ -72,6 +76,7 @@ class RobustEntropySearchStrategy(Strategy):
             self.domain,
             num_samples=self.num_samples,
             maximize=self.maximize,
+            target=self.target,
             X_pending=X_pending,
             seed=seed,
         )

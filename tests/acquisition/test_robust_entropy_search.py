@@ -1,3 +1,4 @@
+import math
 import pickle
 
 import pytest
@@ -80,44 +81,77 @@ def random_points(n: int, seed: int, d: int = 2) -> Tensor:
     return torch.rand(n, 1, d, generator=generator, **DOUBLE)
 
 
+@pytest.fixture(params=["optimum", "characteristics"])
+def target(request) -> str:
+    return request.param
+
+
 @torch.no_grad()
 def constrained_draws(
     model: SingleTaskGP, acqf: qRobustEntropySearch, z: Tensor, seed: int
 ) -> Tensor:
     """Draws of ``f(z)`` under the exact constraints, by rejection.
 
-    The joint posterior over the data, their worst cases and the candidate pair comes
-    from BoTorch; draws that violate a constraint are thrown away.
+    The joint posterior over the data, their worst cases, the candidate pair and the
+    worst cases at the optimum comes from BoTorch. Values that are known are conditioned
+    on by the textbook; draws that violate an inequality are thrown away.
     """
     X = model.train_inputs[0]
     x, _ = acqf.domain.split(torch.cat([X, z]))
     worst_theta, worst_value = acqf.solver(x)
     optimum = torch.minimum(acqf.robust_optimal_values[0], worst_value[0].min())
     partners = acqf.domain.join(x, worst_theta[0])
-    joint = model.posterior(torch.cat([X, z, partners]))
-    n = len(x)
+    n, unbounded = len(x), torch.full((len(x),), torch.inf, **DOUBLE)
+    points = torch.cat([X, z, partners])
+    if acqf.target == "characteristics":
+        lower = torch.cat([-unbounded, optimum.expand(n)])
+        upper = torch.cat([worst_value[0], worst_value[0]])
+        known = torch.zeros(2 * n, dtype=torch.bool)
+    else:
+        x_best, _ = acqf.domain.split(acqf.robust_optimizers)
+        ranked = acqf.solver.ranked(x_best, 2)
+        best = acqf.domain.join(x_best.expand(2, 1), ranked.theta[0, 0])
+        points = torch.cat([points, best])
+        lower = torch.cat([-unbounded, optimum.expand(n), -unbounded[:2]])
+        value = ranked.value[0, 0]
+        upper = torch.cat([unbounded, unbounded, optimum.expand(2)])
+        known = torch.cat([unbounded < 0.0, unbounded < 0.0, value > optimum - 0.01])
+        if value[1].isinf():
+            points, lower, upper, known = (
+                tensor[:-1] for tensor in (points, lower, upper, known)
+            )
+    joint = model.posterior(points)
+    mean = joint.mean.squeeze(-1)
+    covariance = joint.mvn.covariance_matrix + 1e-9 * torch.eye(len(mean), **DOUBLE)
+    gain = torch.linalg.solve(covariance[known][:, known], covariance[known]).mT
+    mean = mean + gain @ (upper - mean)[known]
+    covariance = covariance - gain @ covariance[known]
+    free = ~known
     root = torch.linalg.cholesky(
-        joint.mvn.covariance_matrix + 1e-9 * torch.eye(2 * n, **DOUBLE)
+        covariance[free][:, free] + 1e-9 * torch.eye(int(free.sum()), **DOUBLE)
     )
     generator = torch.Generator().manual_seed(seed)
     kept = []
     for _ in range(10):
-        normal = torch.randn(100_000, 2 * n, generator=generator, **DOUBLE)
-        draws = joint.mean.squeeze(-1) + normal @ root.T
-        at_theta, at_worst = draws[:, :n], draws[:, n:]
-        valid = (at_theta <= worst_value[0]) & (at_worst <= worst_value[0])
-        valid &= at_worst >= optimum
-        kept.append(at_theta[valid.all(dim=-1), n - 1])
+        normal = torch.randn(100_000, len(root), generator=generator, **DOUBLE)
+        draws = mean[free] + normal @ root.T
+        valid = (draws >= lower[free]) & (draws <= upper[free])
+        kept.append(draws[valid.all(dim=-1), n - 1])
     return torch.cat(kept)
 
 
 class TestAgainstMonteCarlo:
-    def test_conditional_variance(self):
+    def test_conditional_variance(self, target):
         errors, excess = [], []
         for seed in range(45):
             model = make_model(t=2 + seed % 3, seed=seed, noise=1e-2)
             acqf = qRobustEntropySearch(
-                model, make_domain(), num_samples=1, maximize=False, seed=seed
+                model,
+                make_domain(),
+                num_samples=1,
+                maximize=False,
+                target=target,
+                seed=seed,
             )
             z = random_points(1, seed=1000 + seed)
             draws = constrained_draws(model, acqf, z[0], seed)
@@ -131,24 +165,30 @@ class TestAgainstMonteCarlo:
             monte_carlo_error = 3.0 * 0.5 * (2.0 / len(draws)) ** 0.5
             excess.append(abs(float(gain - acqf(z))) - monte_carlo_error)
         assert len(errors) >= 30
-        # What remains is the error of expectation propagation. It is above 15 % for
-        # about one function sample in a hundred, so that the largest depends on the
-        # draw, and the bulk says more.
+        # What remains is the error of expectation propagation at the data and of one
+        # more truncation at the candidate. It is above 15 % for about one function
+        # sample in a hundred, so that the largest depends on the draw, and the bulk
+        # says more.
         assert torch.tensor(errors).median() < 0.02
         assert torch.tensor(errors).quantile(0.9) < 0.1
-        assert torch.tensor(excess).quantile(0.9) < 0.03
+        assert torch.tensor(excess).quantile(0.9) < 0.05
         assert max(errors) < 0.25
-        assert max(excess) < 0.12
+        # What an error of 25 % in the variance makes of the logarithm.
+        assert max(excess) < -0.5 * math.log(1.0 - 0.25)
 
-    def test_pending_points_are_observations_of_the_sample(self):
+    def test_pending_points_are_observations_of_the_sample(self, target):
         # The process of a sample with pending points is that of the sample with these
         # points among its data.
         model = make_model(t=4, seed=3)
         domain = make_domain()
         pending = random_points(3, seed=8).squeeze(-2)
-        acqf = qRobustEntropySearch(
-            model, domain, num_samples=1, maximize=False, seed=5, X_pending=pending
-        )
+        options = {
+            "num_samples": 1,
+            "maximize": False,
+            "target": target,
+            "seed": 5,
+        }
+        acqf = qRobustEntropySearch(model, domain, X_pending=pending, **options)
         values = acqf.samples(pending)
         noise = torch.full_like(values.mT, 1e-3)
         model.posterior(pending)
@@ -157,23 +197,19 @@ class TestAgainstMonteCarlo:
         prior, _ = acqf._variances(z.squeeze(-2))
         expected = richer.posterior(z.squeeze(-2)).variance.squeeze(-1)
         assert torch.allclose(prior, expected, rtol=1e-6)
-        twin = qRobustEntropySearch(
-            richer, domain, num_samples=1, maximize=False, seed=5
-        )
+        twin = qRobustEntropySearch(richer, domain, **options)
         # The twin with the samples of the first.
-        for name in ("samples", "solver", "_sampled_values"):
+        for name in ("samples", "solver", "_sampled_values", "_sampled_optimizers"):
             setattr(twin, name, getattr(acqf, name))
         twin.set_X_pending(None)
         assert torch.allclose(twin(z), acqf(z), rtol=1e-5)
         acqf.set_X_pending(None)
-        fresh = qRobustEntropySearch(
-            model, domain, num_samples=1, maximize=False, seed=5
-        )
+        fresh = qRobustEntropySearch(model, domain, **options)
         assert torch.equal(acqf(z), fresh(z))
 
 
 class TestLimits:
-    def test_never_negative(self):
+    def test_never_negative(self, target):
         lowest = []
         for seed in range(20):
             t = (1, 2, 5, 12, 30)[seed % 5]
@@ -183,6 +219,7 @@ class TestLimits:
                 make_domain(KINDS[seed % 4]),
                 num_samples=3,
                 maximize=bool(seed % 2),
+                target=target,
                 seed=seed,
             )
             values = acqf(random_points(500, seed))
@@ -191,10 +228,10 @@ class TestLimits:
         assert min(lowest) >= -1e-8
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_hard_places_are_finite(self, kind):
+    def test_hard_places_are_finite(self, kind, target):
         model = make_model(t=5, seed=2)
         domain = make_domain(kind)
-        acqf = qRobustEntropySearch(model, domain, num_samples=8, seed=1)
+        acqf = qRobustEntropySearch(model, domain, num_samples=8, target=target, seed=1)
         x, _ = domain.split(random_points(10, seed=1))
         x = domain.sample_x(10, seed=0) if domain.x_is_finite else x.squeeze(-2)
         partners, _ = acqf._worst_cases(domain.join(x, domain.theta_bounds[0]), 2)
@@ -212,9 +249,11 @@ class TestLimits:
         (gradient,) = torch.autograd.grad(values.sum(), points)
         assert gradient.isfinite().all()
 
-    def test_nothing_to_learn_at_an_evaluated_point(self):
+    def test_nothing_to_learn_at_an_evaluated_point(self, target):
         model = make_model(t=6, seed=4, noise=1e-6)
-        acqf = qRobustEntropySearch(model, make_domain(), num_samples=8, seed=1)
+        acqf = qRobustEntropySearch(
+            model, make_domain(), num_samples=8, target=target, seed=1
+        )
         at_data = acqf(model.train_inputs[0].unsqueeze(-2))
         elsewhere = acqf(random_points(50, seed=3))
         # At most log(2) / 2: one more observation with the noise of the first.
@@ -232,9 +271,10 @@ class TestLimits:
             return partners, value
 
         monkeypatch.setattr(qRobustEntropySearch, "_worst_cases", without_values)
-        acqf = qRobustEntropySearch(model, make_domain(), num_samples=4, seed=1)
-        acqf.robust_optimal_values = torch.full((4,), -torch.inf, **DOUBLE)
-        acqf._sampled_values = acqf.robust_optimal_values
+        acqf = qRobustEntropySearch(
+            model, make_domain(), num_samples=4, target="characteristics", seed=1
+        )
+        acqf._sampled_values = torch.full((4,), -torch.inf, **DOUBLE)
         acqf.set_X_pending(None)
         assert acqf(random_points(50, seed=3)).abs().max() < 1e-12
 
@@ -247,7 +287,7 @@ class TestLimits:
             "outside",
         ],
     )
-    def test_awkward_data(self, data):
+    def test_awkward_data(self, data, target):
         X = random_points(6, seed=5).squeeze(-2)
         Y = (6.0 * X).sin().sum(-1, keepdim=True)
         if data == "one point":
@@ -259,13 +299,15 @@ class TestLimits:
         else:
             X = 3.0 * X - 1.0
         model = SingleTaskGP(X, Y, outcome_transform=None)
-        acqf = qRobustEntropySearch(model, make_domain(), num_samples=4, seed=0)
+        acqf = qRobustEntropySearch(
+            model, make_domain(), num_samples=4, target=target, seed=0
+        )
         assert acqf.ep_converged.all()
         values = acqf(random_points(200, seed=6))
         assert (values >= -1e-8).all()
         assert values.max() > 0.01
 
-    def test_data_outside_of_the_domain_are_not_constrained(self):
+    def test_data_outside_of_the_domain_are_not_constrained(self, target):
         # At a theta that nature cannot choose, f may exceed the worst case.
         X = torch.tensor([[0.5, 3.0], [0.2, 0.4]], **DOUBLE)
         Y = torch.tensor([[50.0], [0.0]], **DOUBLE)
@@ -275,7 +317,9 @@ class TestLimits:
         model = SingleTaskGP(
             X, Y, noise, covar_module=kernel.double(), outcome_transform=None
         )
-        acqf = qRobustEntropySearch(model, make_domain(), num_samples=4, seed=0)
+        acqf = qRobustEntropySearch(
+            model, make_domain(), num_samples=4, target=target, seed=0
+        )
         prior, _ = acqf._variances(torch.tensor([[0.5, 3.0]], **DOUBLE))
         assert prior[0] == pytest.approx(1e-4, rel=1e-2)
         assert acqf.ep_converged.all()
@@ -283,14 +327,14 @@ class TestLimits:
 
 class TestGradient:
     @pytest.mark.parametrize("kind", [*KINDS, "many thetas"])
-    def test_finite_differences(self, kind):
+    def test_finite_differences(self, kind, target):
         model = make_model(t=8, seed=7)
         if kind == "many thetas":  # so that more than two of them nearly tie
             thetas = torch.linspace(0.0, 1.0, 100, **DOUBLE).unsqueeze(-1)
             domain = RobustDomain(UNIT, [1], theta_choices=thetas)
         else:
             domain = make_domain(kind)
-        acqf = qRobustEntropySearch(model, domain, num_samples=4, seed=2)
+        acqf = qRobustEntropySearch(model, domain, num_samples=4, target=target, seed=2)
         points = random_points(250, seed=11).requires_grad_()
         (gradient,) = torch.autograd.grad(acqf(points).sum(), points)
         step = 1e-5 * torch.eye(2, **DOUBLE)
@@ -314,12 +358,13 @@ RAW = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
 
 class TestExpectationPropagation:
     @pytest.mark.parametrize("kind", ["box", "theta"])
-    def test_tolerance_is_not_felt(self, kind, monkeypatch):
+    def test_tolerance_is_not_felt(self, kind, target, monkeypatch):
         model, points = make_model(t=60, seed=3), random_points(200, seed=1)
         domain = make_domain(kind)
-        acqf = qRobustEntropySearch(model, domain, num_samples=4, seed=0)
+        options = {"num_samples": 4, "target": target, "seed": 0}
+        acqf = qRobustEntropySearch(model, domain, **options)
         monkeypatch.setattr(robust_entropy_search, "EP_TOLERANCE", 1e-8)
-        exact = qRobustEntropySearch(model, domain, num_samples=4, seed=0)
+        exact = qRobustEntropySearch(model, domain, **options)
         change = (acqf(points) - exact(points)).abs()
         assert change.max() < 1e-2
         assert change.median() < 1e-4
@@ -347,12 +392,14 @@ class TestTies:
         return alpha.unflatten(0, across.shape).diff(dim=-1).abs()
 
     @pytest.mark.parametrize("kind", ["box", "theta"])
-    def test_continuous_across_ties(self, kind, monkeypatch):
+    def test_continuous_across_ties(self, kind, target, monkeypatch):
         domain = make_domain(kind)
         jumps, steps = [], []
         for seed in range(6):
             model = make_model(t=6, seed=seed, lengthscale=0.2)
-            acqf = qRobustEntropySearch(model, domain, num_samples=1, seed=seed)
+            acqf = qRobustEntropySearch(
+                model, domain, num_samples=1, target=target, seed=seed
+            )
             steps.append(self.steps_across_ties(acqf))
             with monkeypatch.context() as patch:
                 patch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
@@ -387,7 +434,7 @@ class TestTies:
 
 class TestInvariance:
     @pytest.mark.parametrize("kind", KINDS)
-    def test_raw_and_normalised_data(self, kind):
+    def test_raw_and_normalised_data(self, kind, target):
         unit = random_points(7, seed=1).squeeze(-2)
         lower, upper = RAW
         Y = 1e3 + 40.0 * objective(unit)
@@ -403,7 +450,12 @@ class TestInvariance:
         z = random_points(40, seed=2)
         values = [
             qRobustEntropySearch(
-                model, make_domain(kind, bounds), num_samples=6, seed=3, maximize=False
+                model,
+                make_domain(kind, bounds),
+                num_samples=6,
+                maximize=False,
+                target=target,
+                seed=3,
             )(bounds[0] + (bounds[1] - bounds[0]) * z)
             for model, bounds in ((raw, RAW), (plain, UNIT))
         ]
@@ -449,6 +501,7 @@ class TestInvariance:
             getattr(second.samples, name).copy_(getattr(first.samples, name))
         second.samples.frequencies = frequencies[..., order]
         second._sampled_values = first._sampled_values
+        second._sampled_optimizers = first._sampled_optimizers[..., order]
         second.solver = type(second.solver)(second.samples, second.domain)
         second.set_X_pending(None)
         assert torch.allclose(first(z), second(z[..., order]), rtol=1e-6, atol=1e-8)
@@ -521,12 +574,13 @@ class TestInvariance:
 
 
 class TestBatches:
-    def test_batched_model_is_its_members(self):
+    def test_batched_model_is_its_members(self, target):
         X = torch.stack([random_points(6, seed=s).squeeze(-2) for s in range(3)])
         Y = objective(X)
         batched = SingleTaskGP(X, Y)
         z = random_points(5, seed=7)
-        acqf = qRobustEntropySearch(batched, make_domain(), num_samples=4, seed=0)
+        options = {"num_samples": 4, "target": target, "seed": 0}
+        acqf = qRobustEntropySearch(batched, make_domain(), **options)
         values = acqf(z.unsqueeze(-3))
         assert values.shape == (5, 3)
         assert acqf.robust_optimizers.shape == (3, 4, 2)
@@ -534,7 +588,7 @@ class TestBatches:
         assert acqf.ep_converged.shape == acqf.ep_num_sweeps.shape == (3, 4)
         for member in range(3):
             single = qRobustEntropySearch(
-                SingleTaskGP(X[member], Y[member]), make_domain(), 4, seed=0
+                SingleTaskGP(X[member], Y[member]), make_domain(), **options
             )
             # The member's own samples, whatever the generator made of them.
             for name, buffer in acqf.samples.named_buffers():
@@ -542,6 +596,7 @@ class TestBatches:
                     setattr(single.samples, name, buffer[member])
             single.solver = type(single.solver)(single.samples, single.domain)
             single._sampled_values = acqf._sampled_values[member]
+            single._sampled_optimizers = acqf._sampled_optimizers[member]
             single.set_X_pending(None)
             assert torch.allclose(values[:, member], single(z), rtol=1e-5, atol=1e-7)
 
@@ -650,6 +705,10 @@ class TestBadInput:
         values = acqf(points)
         assert values.isnan().tolist() == [False, True, False]
 
+    def test_target(self):
+        with pytest.raises(InputDataError, match=r"`target` among optimum, .* 'best'"):
+            qRobustEntropySearch(make_model(t=4, seed=1), make_domain(), target="best")
+
     def test_domain(self):
         with pytest.raises(InputDataError, match="to be a RobustDomain, which says"):
             qRobustEntropySearch(make_model(t=4, seed=1), UNIT)
@@ -673,9 +732,13 @@ class TestBadInput:
 
 class TestDevice:
     @pytest.mark.parametrize("kind", KINDS)
-    def test_stays_on_the_device(self, kind):
+    def test_stays_on_the_device(self, kind, target):
         acqf = qRobustEntropySearch(
-            make_model(t=4, seed=1), make_domain(kind), num_samples=3, seed=0
+            make_model(t=4, seed=1),
+            make_domain(kind),
+            num_samples=3,
+            target=target,
+            seed=0,
         )
         # Constants that are made on the device are meta tensors without being fake.
         with FakeTensorMode(allow_non_fake_inputs=True):
@@ -688,11 +751,15 @@ class TestDevice:
                 fake(torch.empty(5, 1, 2, **DOUBLE))
 
     @pytest.mark.parametrize("kind", ["box", "theta"])
-    def test_operations_do_not_depend_on_sizes(self, kind):
+    def test_operations_do_not_depend_on_sizes(self, kind, target):
         counts = set()
         for b, num_samples in ((4, 3), (64, 3), (4, 24)):
             acqf = qRobustEntropySearch(
-                make_model(t=4, seed=1), make_domain(kind), num_samples, seed=0
+                make_model(t=4, seed=1),
+                make_domain(kind),
+                num_samples,
+                target=target,
+                seed=0,
             )
             X = random_points(b, seed=2).requires_grad_()
             acqf(X).sum().backward()
