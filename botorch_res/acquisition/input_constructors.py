@@ -42,6 +42,7 @@ def construct_inputs_qRES(
     constraints_tuple: Any = None,
     num_samples: int = 16,
     maximize: bool = True,
+    target: str = "optimum",
     num_features: int = 512,
     method: str = "matheron",
     max_elements: int = 2**22,
@@ -78,6 +79,7 @@ def construct_inputs_qRES(
         num_samples: The number of function samples.
         maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
             Only without ``posterior_transform``, which would turn it round.
+        target: What the information is about.
         num_features: The number of Fourier features of a sample.
         method: How samples are drawn.
         max_elements: The size of the largest tensor in ``forward``.
@@ -139,6 +141,7 @@ def construct_inputs_qRES(
         "maximize": maximize,
         "posterior_transform": posterior_transform,
         "X_pending": X_pending,
+        "target": target,
         "num_features": num_features,
         "method": method,
         "max_elements": max_elements,

@@ -1,21 +1,31 @@
 r"""Robust Entropy Search: information about the worst-case optimum.
 
-The acquisition function is the information that an observation at ``z = (x, theta)``
-gives about the robustness characteristics of the black box: its worst case
-``h(x) = argmax_theta f(x, theta)``, the worst-case value ``g(x) = f(x, h(x))`` and the
-robust optimum ``f* = min_x g(x)``,
+Wanted is the robust optimum ``f* = min_x g(x)`` of the worst-case value ``g(x) =
+f(x, h(x))`` at the worst case ``h(x) = argmax_theta f(x, theta)``. The acquisition
+function is the information that an observation at ``z = (x, theta)`` gives about it,
 
     alpha(z) = 1/2 log(v(z) + s2) - 1/(2C) sum_c log(v_c(z) + s2),
 
-with the posterior variance ``v``, the noise ``s2``, and the variance ``v_c`` given the
-characteristics ``(h_c, g_c, f*_c)`` of the ``c``-th function drawn from the posterior:
+with the posterior variance ``v``, the noise ``s2``, and the variance ``v_c`` given what
+is known of the ``c``-th function drawn from the posterior. What that is, is the target:
 
-1. at the data, expectation propagation conditions on ``f(z_i) <= g_c(x_i)`` and
-   ``f*_c <= f(x_i, h_c(x_i)) <= g_c(x_i)``;
-2. its scalar sites are pseudo-observations, with which the process predicts the pair
-   ``[f(x, theta), f(x, h_c(x))]`` at the candidate;
-3. the pair is truncated to the same inequalities, and ``v_c(z)`` is the variance of its
-   first coordinate.
+- ``"characteristics"``, as in [Weichert2024robust]_: the functions ``h_c`` and ``g_c``
+  and the value ``f*_c``. An observation is informative wherever it tells about any
+  worst case, also of an ``x`` that is certainly not the best one.
+- ``"optimum"``: the robust optimum ``(x*_c, theta*_c, f*_c)`` alone, as joint entropy
+  search does it for plain optima. This ends with less regret (see ``benchmarks``).
+
+Three steps lead to ``v_c``:
+
+1. Expectation propagation conditions on ``f*_c <= f(x_i, h_c(x_i))`` at the data and,
+   for the characteristics, on ``f(z_i) <= g_c(x_i)`` and ``f(x_i, h_c(x_i)) <=
+   g_c(x_i)``; for the optimum, on ``f(x*_c, theta) = f*_c`` at its worst case and those
+   that tie with it, and ``f(x*_c, theta) <= f*_c`` at other local worst cases.
+2. Its scalar sites are pseudo-observations, with which the process predicts the pair
+   ``[f(x, theta), f(x, h_c(x))]`` at the candidate.
+3. The pair is truncated to ``f*_c <= f(x, h_c(x))`` and, for the characteristics, to
+   both of it being at most ``g_c(x)``. ``v_c(z)`` is the variance of its first
+   coordinate.
 
 Where two thetas tie, ``h_c(x)`` jumps from one to the other, and with it the partner in
 the pair. To be continuous there, the moments of the pair are averages over both
@@ -133,8 +143,8 @@ class qRobustEntropySearch(AcquisitionFunction):
             posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight; a
                 negative weight turns the direction round.
             X_pending: ``m x d`` points that have been submitted for evaluation.
-            target: What the information is about, ``"optimum"`` or, as in the paper,
-                ``"characteristics"``.
+            target: What the information is about: the robust ``"optimum"`` or, as in
+                the paper, all robustness ``"characteristics"``.
             num_features: The number of Fourier features of a sample.
             method: How samples are drawn, ``"matheron"`` or ``"weight"``; see
                 ``draw_fourier_samples``.
@@ -366,7 +376,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         inputs = self.view.transform_inputs(points)
         width = TIE_WIDTH * self.view.prior_variance(inputs).sqrt()
         lower = torch.where(value > optimal - width, value, -math.inf)
-        # The search for the optimum is not exact.
+        # There may be fewer local worst cases.
         upper = torch.where(value.isinf(), math.inf, optimal)
         return points, torch.minimum(lower, upper), upper
 
@@ -461,7 +471,8 @@ def _truncate_to_optimum(
     tiny = torch.finfo(own.dtype).tiny ** 0.5
     explained = covariance[..., 0, 1].square() / (own * partner + tiny)
     left = moments.variance / (partner + tiny)
-    return own * (1.0 - explained.clamp_max(1.0) * (1.0 - left.clamp_max(1.0)))
+    shrinkage: Tensor = explained.clamp_max(1.0) * (1.0 - left.clamp_max(1.0))
+    return own * (1.0 - shrinkage)
 
 
 def _truncate_to_characteristics(

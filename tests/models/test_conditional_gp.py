@@ -100,6 +100,26 @@ def test_sites_equal_the_textbook(batch: tuple[int, ...], kernel: str) -> None:
     )
 
 
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_sites_at_new_points_only(batch: tuple[int, ...]) -> None:
+    view = make_view(*batch)
+    generator = torch.Generator().manual_seed(1)
+    extra = torch.rand(3, *batch, 6, 2, generator=generator, **DOUBLE)
+    precision = 1e4 * torch.rand(3, *batch, 6, generator=generator, **DOUBLE)
+    shift = precision * torch.randn(3, *batch, 6, generator=generator, **DOUBLE)
+    X = torch.rand(*batch, 5, 2, generator=generator, **DOUBLE)
+    known = view.train_inputs.shape[-2]
+    none = torch.zeros(3, *batch, known, **DOUBLE)
+    some = view.with_sites(extra, precision, shift)
+    padded = view.with_sites(
+        extra, torch.cat([none, precision], -1), torch.cat([none, shift], -1)
+    )
+    for ours, expected in zip(
+        some.joint_posterior(X), padded.joint_posterior(X), strict=True
+    ):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-9)
+
+
 def test_observations_equal_a_larger_model() -> None:
     view = make_view()
     generator = torch.Generator().manual_seed(1)
@@ -262,6 +282,8 @@ def test_bad_shapes() -> None:
     with pytest.raises(BotorchTensorDimensionError, match=r"noise of .* got \(\)"):
         view.with_observations(X, torch.zeros(3), torch.tensor(0.1))
     with pytest.raises(BotorchTensorDimensionError, match=r"site_precision .* x 7`"):
+        view.with_sites(X, torch.zeros(4), torch.zeros(7))
+    with pytest.raises(BotorchTensorDimensionError, match=r"site_shift .* x 3`"):
         view.with_sites(X, torch.zeros(3), torch.zeros(7))
     with pytest.raises(BotorchTensorDimensionError, match="site_shift"):
         view.with_sites(X, torch.zeros(7), torch.zeros(3))
