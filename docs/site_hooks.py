@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import griffe
 import nbformat
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
@@ -100,15 +102,19 @@ def on_page_content(html: str, **_: Any) -> str:
     inline = r'<span class="arithmatex">\\\((.*?)\\\)</span>'
     block = r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>'
     for pattern, display in ((inline, "inline"), (block, "block")):
-        html = re.sub(
-            pattern,
-            lambda found, display=display: convert(
-                unescape(found.group(1)), display=display
-            ),
-            html,
-            flags=re.DOTALL,
-        )
+        html = re.sub(pattern, partial(_mathml, display=display), html, flags=re.DOTALL)
     return html
+
+
+def _mathml(found: re.Match[str], display: str) -> str:
+    """A formula in MathML."""
+    latex = unescape(found.group(1))
+    # The converter does not know this operator.
+    latex = re.sub(r"\\arg\s*\\(min|max)(?![a-z])", r"\\operatorname{arg\1}", latex)
+    mathml = convert(latex, display=display)
+    if "\\" in mathml:
+        raise PluginError(f"Cannot draw the formula {latex}: {mathml}")
+    return mathml
 
 
 def notebooks() -> list[Path]:
