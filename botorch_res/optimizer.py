@@ -1,17 +1,5 @@
 r"""Ask for the next experiment, tell its result, and get a robust recommendation.
 
-    >>> optimizer = RobustOptimizer(
-    ...     [
-    ...         Range("friction", 0.1, 0.2),
-    ...         Choice("force", [200, 300, 350], unit="kN", uncontrollable=True),
-    ...     ],
-    ...     maximize=False,
-    ...     storage="study.db",
-    ... )
-    >>> trial = optimizer.ask()
-    >>> optimizer.tell(trial, simulate(**trial.parameters))
-    >>> optimizer.recommend()
-
 Everything that a suggestion depends on is in the study: the data, the seed, and the
 number of the trial. Nothing depends on how long a process has lived, so a study that is
 interrupted and reopened goes on as if nothing had happened.
@@ -114,6 +102,19 @@ class RobustOptimizer:
                 in place of the strategy's point; 0 by default.
 
         Settings that are ``None`` are taken from the study when it is reopened.
+
+        Example:
+            >>> optimizer = RobustOptimizer(
+            ...     [
+            ...         Range("friction", 0.1, 0.2),
+            ...         Choice("force", [200, 300, 350], uncontrollable=True),
+            ...     ],
+            ...     maximize=False,
+            ...     storage="study.db",
+            ... )
+            >>> trial = optimizer.ask()
+            >>> optimizer.tell(trial, simulate(**trial.parameters))
+            >>> optimizer.recommend()
         """
         self.space = _as_space(domain)
         if not isinstance(maximize, bool):

@@ -1,7 +1,9 @@
 """The README and the documentation: their examples run, what they quote is right."""
 
 import ast
+import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 import zlib
@@ -10,11 +12,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
+from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.models import SingleTaskGP
+from botorch.optim import optimize_acqf
+from botorch.utils.transforms import standardize, unnormalize
 from typer.main import get_command
 
 import botorch_res
+from botorch_res import RobustDomain, RobustOptimizer, qRobustEntropySearch
 from botorch_res.cli import build_app
+from botorch_res.models import DefaultGP
 from botorch_res.study.tasks import built_in_problems, read_domain
+from botorch_res.test_functions import RobustBranin
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -72,6 +82,73 @@ def test_links_and_pictures_of_the_readme_exist():
     assert links
     for link in links:
         assert (ROOT / link).exists(), link
+
+
+def public_objects():
+    """What the packages export, by canonical names."""
+    packages = [""] + [f".{m.name}" for m in pkgutil.iter_modules(botorch_res.__path__)]
+    modules = [importlib.import_module(f"botorch_res{package}") for package in packages]
+    found = [getattr(m, name) for m in modules for name in getattr(m, "__all__", ())]
+    return {f"{item.__module__}.{item.__qualname__}": item for item in found}
+
+
+def docstring_examples():
+    for name, item in public_objects().items():
+        texts = [inspect.getdoc(item)]
+        if inspect.isclass(item):
+            texts.append(inspect.getdoc(item.__init__))
+        examples = doctest.DocTestParser().get_examples(
+            "\n\n".join(filter(None, texts))
+        )
+        if examples:
+            yield pytest.param(examples, id=name)
+
+
+@pytest.fixture(scope="module")
+def names_in_examples():
+    """What docstrings take for granted."""
+    unit_cube = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
+    domain = RobustDomain(unit_cube, uncontrollable=[1])
+    train_X = domain.sample(6, seed=0)
+    branin = RobustBranin()
+    train_Y = standardize(branin(unnormalize(train_X, branin.bounds)).unsqueeze(-1))
+    optimizer = RobustOptimizer(domain, maximize=False, seed=0)
+    for point, value in zip(train_X, train_Y, strict=True):
+        optimizer.add(point, value)
+    model = DefaultGP()(train_X, train_Y, None, domain.bounds)
+    return {
+        **{item.__name__: item for item in public_objects().values()},
+        "SingleTaskGP": SingleTaskGP,
+        "acqf": qRobustEntropySearch(model, domain, num_samples=2, seed=0),
+        "bounds": domain.bounds,
+        "domain": domain,
+        "get_acqf_input_constructor": get_acqf_input_constructor,
+        "model": model,
+        "optimize_acqf": optimize_acqf,
+        "optimizer": optimizer,
+        "simulate": lambda friction, force: friction + force,
+        "torch": torch,
+        "train_X": train_X,
+        "train_Y": train_Y,
+    }
+
+
+# BoTorch's search warns when it ends at a kink of the acquisition function.
+@pytest.mark.filterwarnings("ignore:Optimization failed:RuntimeWarning")
+@pytest.mark.parametrize("examples", list(docstring_examples()))
+def test_example_of_docstring_runs(
+    examples, names_in_examples, tmp_path, monkeypatch, request
+):
+    monkeypatch.chdir(tmp_path)
+    names = dict(names_in_examples)
+    if "replicates" in request.node.name:
+        X, Y = (names[name].expand(2, -1, -1) for name in ("train_X", "train_Y"))
+        names |= {"model": DefaultGP()(X, Y, None, names["bounds"]), "seeds": [0, 1]}
+    for example in examples:
+        if example.want:
+            assert repr(eval(example.source, names)) == example.want.strip()
+        else:
+            exec(example.source, names)
 
 
 # The site.
@@ -133,13 +210,7 @@ def test_every_public_name_is_in_the_reference(site):
     documented = {
         line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()
     }
-    packages = [""] + [f".{m.name}" for m in pkgutil.iter_modules(botorch_res.__path__)]
-    public = {
-        f"{found.__module__}.{found.__qualname__}"
-        for package in packages
-        for module in [importlib.import_module(f"botorch_res{package}")]
-        for found in (getattr(module, name) for name in getattr(module, "__all__", ()))
-    }
+    public = set(public_objects())
     assert len(public) > 50
     assert public <= documented, public - documented
 
@@ -158,7 +229,7 @@ def test_no_markup_is_left_over(html):
     """Sections of docstrings, Sphinx's marks and formulas are all rendered."""
     left_over = re.compile(
         r"^\s*(Args|Returns|Raises|Attributes|Examples?|Yields):|\.\. \[|\]_\b"
-        r"|:(class|meth|func):`|\\\(|\\\[|--8<--",
+        r"|``|:(class|meth|func):`|\\\(|\\\[|--8<--",
         flags=re.MULTILINE,
     )
     for path, elements in html.items():

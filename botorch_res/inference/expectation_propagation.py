@@ -112,6 +112,12 @@ def expectation_propagation(
             from symmetric, or a pseudo-noise is negative or infinite; in any case if
             a moment has no floating-point dtype, or the covariance is far from positive
             semi-definite.
+
+    Example:
+        >>> covariance = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.double)
+        >>> zero = torch.zeros(2, dtype=torch.double)
+        >>> result = expectation_propagation(zero, covariance, zero, zero + torch.inf)
+        >>> result.mean, result.covariance, result.converged
     """
     noise = (
         pseudo_noise

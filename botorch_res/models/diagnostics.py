@@ -70,6 +70,10 @@ def leave_one_out(model: Model) -> LeaveOneOut:
 
     Returns:
         The predictions.
+
+    Example:
+        >>> found = leave_one_out(model)
+        >>> found.explained, found.coverage
     """
     with torch.no_grad():
         result = loo_cv(model)  # type: ignore[arg-type]

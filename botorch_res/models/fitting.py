@@ -84,6 +84,9 @@ class DefaultGP:
         num_restarts: The number of starting points of the fit.
         min_noise: The smallest noise variance relative to the variance of the
             outcomes, which keeps repeated points harmless.
+
+    Example:
+        >>> model = DefaultGP()(train_X, train_Y, None, domain.bounds)
     """
 
     num_restarts: int = 4
@@ -181,6 +184,10 @@ class FixedGP:
         noise_variance: The noise variance of observations that come without one.
         standardize: Whether to scale the outcomes by their own mean and spread first,
             to which the variances then refer.
+
+    Example:
+        >>> factory = FixedGP(lengthscale=(0.2, 0.5), noise_variance=1e-4)
+        >>> model = factory(train_X, train_Y, None, domain.bounds)
     """
 
     lengthscale: float | Sequence[float]
@@ -240,6 +247,9 @@ class BayesianGP:
         refresh: Draw new hyperparameters with every ``refresh``-th observation only;
             in between the ensemble keeps those of the earlier observations.
         min_noise: As in ``DefaultGP``.
+
+    Example:
+        >>> model = BayesianGP(num_samples=8)(train_X, train_Y, None, domain.bounds)
     """
 
     num_samples: int = 16

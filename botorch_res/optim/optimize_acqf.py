@@ -53,7 +53,7 @@ def optimize_robust_acqf(
         seed: The seed of the initial points.
 
     Returns:
-        The ``q x d`` candidates, and their acquisition values: a scalar for ``q = 1``,
+        The ``q x d`` candidates, and their acquisition values, a scalar for ``q = 1``,
         otherwise ``q`` values, each given the candidates before it.
 
     Example:

@@ -74,6 +74,11 @@ def robust_optimum(
 
     Returns:
         The robust optima.
+
+    Example:
+        >>> def f(z):
+        ...     return (z[..., 0] - 0.1 * z[..., 1]).square()
+        >>> x, theta, value = robust_optimum(f, domain)
     """
     for name, count in (("num_starts", num_starts), ("num_steps", num_steps)):
         if count is not None and count < 1:

@@ -549,6 +549,12 @@ def worst_case(
     Returns:
         The worst cases ``sample_shape x b x d_theta`` and their values
         ``sample_shape x b``, differentiable in ``x`` (first derivatives only).
+
+    Example:
+        >>> samples = draw_fourier_samples(model, num_samples=16, seed=0)
+        >>> theta, value = worst_case(samples, domain.sample_x(5, seed=0), domain)
+        >>> value.shape
+        torch.Size([16, 5])
     """
     solver = WorstCaseSolver(function, domain, effort)
     if not bool(x.isfinite().all()):

@@ -68,6 +68,9 @@ def plot_problem(
 
     Returns:
         The figure.
+
+    Example:
+        >>> plot_problem(RobustBranin()).savefig("branin.png")
     """
     domain = problem.domain
     if (domain.x_dim, domain.theta_dim) != (1, 1):

@@ -52,6 +52,9 @@ def plot_study(
 
     Returns:
         The figure.
+
+    Example:
+        >>> plot_study(optimizer).savefig("study.png")
     """
     if problem is not None:
         _check_problem(optimizer, problem)

@@ -92,6 +92,12 @@ def truncated_bvn_moments(
             or the covariance is infinite, a lower bound exceeds its upper bound, the
             covariance is not symmetric or not positive semi-definite beyond rounding,
             or ``one_sided`` is set and a first lower bound is not minus infinity.
+
+    Example:
+        >>> mean, covariance = torch.zeros(2), torch.tensor([[1.0, 0.8], [0.8, 1.0]])
+        >>> lower, upper = torch.tensor([-torch.inf, 0.0]), torch.tensor([1.0, 1.0])
+        >>> moments = truncated_bvn_moments(mean, covariance, lower, upper)
+        >>> moments.covariance[0, 0]
     """
     if validate_args:
         check_box(mean, covariance, lower, upper, one_sided)

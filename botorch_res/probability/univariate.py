@@ -68,6 +68,11 @@ def truncated_normal_moments(
     Raises:
         InputDataError: When ``validate_args`` is set and an argument is NaN, a variance
             is negative, or a lower bound exceeds its upper bound.
+
+    Example:
+        >>> zero, one = torch.zeros(1), torch.ones(1)
+        >>> moments = truncated_normal_moments(zero, one, lower=zero, upper=one)
+        >>> moments.mean, moments.variance
     """
     if validate_args:
         check_interval(mean, variance, lower, upper)

@@ -88,6 +88,11 @@ def draw_fourier_samples(
     Raises:
         UnsupportedError: If the model, or its kernel, is not one of those above.
         InputDataError: If another argument has a wrong value.
+
+    Example:
+        >>> samples = draw_fourier_samples(model, num_samples=16, seed=0)
+        >>> samples(domain.sample(5, seed=0)).shape
+        torch.Size([16, 5])
     """
     _check_arguments(num_samples, num_features, method, seed)
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)

@@ -206,6 +206,11 @@ def make_strategy(
 
     Returns:
         The strategy.
+
+    Example:
+        >>> strategy = make_strategy("stable_opt", domain, maximize=False, sqrt_beta=1)
+        >>> strategy.propose(train_X, train_Y, seed=0)
+        >>> strategy.recommend(train_X, train_Y)
     """
     if name not in _STRATEGIES:
         raise ValueError(

@@ -94,7 +94,7 @@ class Parameter:
             coordinate: The coordinate.
 
         Returns:
-            The value: of a finite list the nearest, and never outside the bounds.
+            The value, of a finite list the nearest, and never outside the bounds.
         """
         value = math.exp(coordinate) if self.log else coordinate
         if self.values is not None:
@@ -128,6 +128,9 @@ def Range(
 
     Returns:
         The parameter.
+
+    Example:
+        >>> Range("speed", 1, 100, unit="mm/s", log=True)
     """
     return Parameter(
         name, lower, upper, unit=unit, uncontrollable=uncontrollable, log=log
@@ -155,6 +158,9 @@ def Integer(
 
     Returns:
         The parameter.
+
+    Example:
+        >>> Integer("layers", 1, 8)
     """
     try:
         lower, upper = operator.index(lower), operator.index(upper)
@@ -194,6 +200,9 @@ def Choice(
 
     Returns:
         The parameter.
+
+    Example:
+        >>> Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)
     """
     values = tuple(values)
     if not values:

@@ -99,8 +99,8 @@ class RobustTestProblem(BaseTestProblem, ABC):
             x: A ``batch_shape x d_x`` tensor of controllable parts.
 
         Returns:
-            The ``batch_shape`` tensor of worst-case values: largest values over
-            ``theta``, or smallest values if the problem is to be maximised.
+            The ``batch_shape`` tensor of worst-case values, the largest over
+            ``theta``, or the smallest if the problem is to be maximised.
         """
         if self.theta_choices is None:
             raise UnsupportedError(

@@ -46,14 +46,14 @@ MEASUREMENT_NOISE = 0.5
 class DeepDrawing(RobustTestProblem):
     r"""The largest error of a simulated punch force, in kN.
 
-        ``f(mu, FN) = max over the stroke h of |F_experiment(h, FN) - F(h, mu, FN)|``
+        f(mu, FN) = max over the stroke h of |F_experiment(h, FN) - F(h, mu, FN)|
 
     for a friction coefficient ``mu`` in ``[0.1, 0.2]`` and a blank-holder force ``FN``
     in ``{200, 300, 350}`` kN. With the flange's diameter
     ``D(h) = sqrt(D0^2 - 4 dm h)`` the punch force is
 
-        ``F = pi dm s0 (1.1 kf1 ln(D / dm) e^(mu pi / 2) + kf2 s0 / (2 rM))
-        + 2 mu FN (dm / D) e^(mu pi / 2)``
+        F = pi dm s0 (1.1 kf1 ln(D / dm) e^(mu pi / 2) + kf2 s0 / (2 rM))
+            + 2 mu FN (dm / D) e^(mu pi / 2)
 
     with ``kf = K (e0 + phi)^n`` at the flange's mean strain (``kf1``) and at the die's
     radius (``kf2``). The experiment has ``mu = mu0 (p / p0)^-q`` with the pressure

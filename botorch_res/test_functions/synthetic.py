@@ -45,7 +45,7 @@ def _equidistant(lower: float, upper: float, num: int) -> list[float]:
 class RobustBranin(RobustTestProblem):
     r"""Branin, whose second variable nature picks from 20 values.
 
-        ``f(x, theta) = (theta - b x^2 + c x - 6)^2 + 10 (1 - t) cos x + 10``
+        f(x, theta) = (theta - b x^2 + c x - 6)^2 + 10 (1 - t) cos x + 10
 
     with ``b = 5.1 / (4 pi^2)``, ``c = 5 / pi``, ``t = 1 / (8 pi)``, for ``x`` in
     ``[-5, 10]`` and 20 equidistant ``theta`` from 0.75 to 14.25. At the robust
@@ -68,7 +68,7 @@ class RobustBranin(RobustTestProblem):
 class SinusLinear(RobustTestProblem):
     r"""A wave on a slope, whose input nature shifts by one of two amounts.
 
-        ``f(x, theta) = sin(5 pi z^2) + z / 2``,  ``z = x + theta``
+        f(x, theta) = sin(5 pi z^2) + z / 2,  z = x + theta
 
     for ``x`` in ``[0, 1]`` and ``theta`` in ``{0.05, 0.1}``, which tie at the robust
     optimum.
@@ -89,8 +89,8 @@ class SinusLinear(RobustTestProblem):
 class RobustEggholder(RobustTestProblem):
     r"""Eggholder, whose second variable nature picks from three values.
 
-        ``f(x, theta) = -(theta + 47) sin(sqrt|theta + x / 2 + 47|)
-        - x sin(sqrt|x - theta - 47|)``
+        f(x, theta) = -(theta + 47) sin(sqrt|theta + x / 2 + 47|)
+                      - x sin(sqrt|x - theta - 47|)
 
     for ``x`` in ``[-512, 512]`` and ``theta`` in ``{-512, 0, 185}``. The robust
     optimum is a smooth minimum of the curve of ``theta = 185``. The gradient is
@@ -114,7 +114,7 @@ class RobustEggholder(RobustTestProblem):
 class RobustHartmann3(RobustTestProblem):
     r"""Hartmann's bumps in three variables, the last of which nature picks.
 
-        ``f(z) = sum_i alpha_i exp(-sum_j A_ij (z_j - P_ij)^2)``
+        f(z) = sum_i alpha_i exp(-sum_j A_ij (z_j - P_ij)^2)
 
     with a plus sign, so that what is minimised is the worst case of positive bumps.
     ``x``, the first two variables, lies on a 50 x 50 grid of the unit square,

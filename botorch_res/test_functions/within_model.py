@@ -110,8 +110,8 @@ class WithinModel(RobustTestProblem):
             x: A ``batch_shape x 1`` tensor of controllable parts.
 
         Returns:
-            The ``batch_shape`` tensor of worst-case values: largest values over
-            ``theta``, or smallest values of a negated problem. Its gradient is that
+            The ``batch_shape`` tensor of worst-case values, the largest over
+            ``theta``, or the smallest of a negated problem. Its gradient is that
             at the worst ``theta``, by the envelope theorem.
         """
         with torch.no_grad():
