@@ -1,9 +1,12 @@
 """What one step of Robust Entropy Search costs, against the alternatives in BoTorch.
 
-Run all sections or some of them, in a quarter of an hour or in a minute:
+Run all sections or some of them:
 
     OMP_NUM_THREADS=1 python -m benchmarks.acquisition
     OMP_NUM_THREADS=1 python -m benchmarks.acquisition steps --quick
+
+Every row is kept as soon as it is measured. A run that was interrupted goes on with
+the rows that are missing; to measure a row anew, delete it from the file.
 
 A step constructs the acquisition function and finds one candidate with 8 restarts and
 256 raw samples. Times are medians of CPU time on one thread, in runs that alternate
@@ -14,11 +17,11 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import functools
 import multiprocessing
 import pstats
 import resource
 import warnings
-from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -30,9 +33,11 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
 from gpytorch.kernels import RBFKernel
+from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from benchmarks.report import RESULTS, alternate, describe_run, keep_section
+from benchmarks.report import RESULTS, Table, alternate, run_sections
+from benchmarks.workload import BASE, GROWTH, compare_halves, count, make_work
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.acquisition.stable_opt import StableOpt
@@ -189,54 +194,110 @@ def stable_opt(domain: RobustDomain, t: int, samples: int) -> None:
     StableOpt(make_model(domain, t), domain, maximize=False).optimize()
 
 
-def steps(settings: list[tuple[str, int, int]], repeats: int) -> Iterator[str]:
+def measure_step(name: str, t: int, samples: int, repeats: int) -> list[str]:
+    """A row of the table of steps.
+
+    Args:
+        name: The domain's name.
+        t: The number of observations.
+        samples: The number of function samples.
+        repeats: How often each step is timed.
+
+    Returns:
+        The seconds, and their ratios to those of the alternatives.
+    """
+    domain = make_domain(name)
+    methods = [robust_entropy_search, stable_opt]
+    if name != "grid":
+        methods += [joint_entropy_search, worst_case_improvement]
+    runs = [partial(method, domain, t, samples) for method in methods]
+    own, stable, *others = alternate(*runs, repeats=repeats)
+    ratios = [f"{own / other:.2f}" for other in others] or ["-", "-"]
+    return [f"{own:.2f}", *ratios, f"{own / stable:.2f}"]
+
+
+def tabulate_steps(settings: list[tuple[str, int, int]], repeats: int) -> Table:
     """The table of steps.
 
     Args:
         settings: Names of domains, numbers of observations and of samples.
         repeats: How often each step is timed.
 
-    Yields:
-        The lines of the table.
+    Returns:
+        The table.
     """
-    yield (
-        "| domain | t | C | RES, s | RES / JES | RES / worst-case qLogNEI | "
-        "RES / StableOpt |"
-    )
-    yield "|---|---|---|---|---|---|---|"
-    for name, t, samples in settings:
-        domain = make_domain(name)
-        methods = [robust_entropy_search, stable_opt]
-        if name != "grid":
-            methods += [joint_entropy_search, worst_case_improvement]
-        runs = [partial(method, domain, t, samples) for method in methods]
-        own, stable, *others = alternate(*runs, repeats=repeats)
-        ratios = [f"{own / other:.2f}" for other in others] or ["-", "-"]
-        row = [name, str(t), str(samples), f"{own:.2f}", *ratios, f"{own / stable:.2f}"]
-        yield f"| {' | '.join(row)} |"
+    heads = ["RES, s", "RES / JES", "RES / worst-case qLogNEI", "RES / StableOpt"]
+    rows = {key: partial(measure_step, *key, repeats) for key in settings}
+    return Table("Medians of CPU time.", ["domain", "t", "C"], heads, rows)
 
 
-def count_operations() -> Iterator[str]:
+def tabulate_growth(repeats: int) -> Table:
+    """How construction and evaluation grow with each size, the others at their base.
+
+    Args:
+        repeats: How often each is timed.
+
+    Returns:
+        The table.
+    """
+    base = functools.cache(partial(make_work, BASE))
+
+    def measure(name: str, value: int) -> list[object]:
+        work = make_work(BASE._replace(**{name: value}))
+        halves = compare_halves(work, base(), repeats)
+        cells: list[object] = []
+        for (seconds, ratio), half in zip(halves, work, strict=True):
+            cells += [f"{1e3 * seconds:.3g}", f"{ratio:.2f}", count(half)]
+        return cells
+
+    sizes = ", ".join(f"{name} = {value}" for name, value in BASE._asdict().items())
+    heads = ["construct, ms", "to base", "operations"]
+    heads += ["evaluate, ms", "to base", "operations"]
+    rows = {
+        (name, value): partial(measure, name, value)
+        for name, values in GROWTH.items()
+        for value in values
+    }
+    intro = f"The base is {sizes}, in a box; `evaluate` is with the gradient."
+    return Table(intro, ["size", "value"], heads, rows)
+
+
+def count_operations(name: str, b: int, samples: int) -> list[int]:
     """The operations dispatched by an evaluation and its gradient.
 
-    Yields:
-        The lines of the table.
+    Args:
+        name: The domain's name.
+        b: The number of points.
+        samples: The number of function samples.
+
+    Returns:
+        Those of the evaluation, and of both.
     """
-    yield "| domain | b | C | forward | forward and backward |"
-    yield "|---|---|---|---|---|"
-    for name in ("box", "thetas", "4-D"):
-        domain = make_domain(name)
-        for b, samples in ((8, 4), (256, 4), (8, 64)):
-            acqf = qRobustEntropySearch(
-                make_model(domain, 20), domain, num_samples=samples, seed=0
-            )
-            X: Tensor = domain.sample(b, seed=1).unsqueeze(-2)
-            with OperationCount() as forward, torch.no_grad():
-                acqf(X)
-            X.requires_grad_()
-            with OperationCount() as both:
-                acqf(X).sum().backward()
-            yield f"| {name} | {b} | {samples} | {forward.count} | {both.count} |"
+    domain = make_domain(name)
+    acqf = qRobustEntropySearch(
+        make_model(domain, 20), domain, num_samples=samples, seed=0
+    )
+    X: Tensor = domain.sample(b, seed=1).unsqueeze(-2)
+    with torch.no_grad():
+        acqf(X)  # makes constants that are kept
+        with OperationCount() as forward:
+            acqf(X)
+    X.requires_grad_()
+    with OperationCount() as both:
+        acqf(X).sum().backward()
+    return [forward.count, both.count]
+
+
+def tabulate_operations() -> Table:
+    """The table of operations."""
+    rows = {
+        (name, b, samples): partial(count_operations, name, b, samples)
+        for name in ("box", "thetas", "4-D", "grid")
+        for b, samples in ((8, 4), (256, 4), (8, 64))
+    }
+    heads = ["forward", "forward and backward"]
+    intro = "Operations dispatched by an evaluation at b points, t = 20."
+    return Table(intro, ["domain", "b", "C"], heads, rows)
 
 
 def peak_memory(b: int, samples: int) -> float:
@@ -263,54 +324,85 @@ def peak_memory(b: int, samples: int) -> float:
     return (peaks[1] - peaks[0]) / 2**10
 
 
-def measure_memory() -> Iterator[str]:
-    """Peak memory of an evaluation without gradient.
+def measure_memory(b: int, samples: int) -> list[str]:
+    """Peak memory of an evaluation without gradient, in a fresh process.
 
-    Yields:
-        The lines of the table.
+    Args:
+        b: The number of points.
+        samples: The number of function samples.
+
+    Returns:
+        The MiB.
     """
-    yield "Resident memory of an evaluation at b points, t = 30, one uncontrollable"
-    yield "input; the chunks hold it down for large b C.\n"
-    yield "| b | C | peak, MiB |"
-    yield "|---|---|---|"
-    context = multiprocessing.get_context("spawn")
-    for b, samples in ((256, 16), (4096, 16), (65536, 16), (4096, 64)):
-        with context.Pool(1) as pool:
-            peak = pool.apply(peak_memory, (b, samples))
-        yield f"| {b} | {samples} | {peak:.0f} |"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return [f"{pool.apply(peak_memory, (b, samples)):.0f}"]
 
 
-def profile_steps() -> Iterator[str]:
+def tabulate_memory() -> Table:
+    """The table of memory."""
+    intro = (
+        "Resident memory that an evaluation at b points adds, t = 30, one "
+        "uncontrollable input; the chunks hold it down for large b C."
+    )
+    settings = ((256, 16), (4096, 16), (65536, 16), (4096, 64))
+    rows = {key: partial(measure_memory, *key) for key in settings}
+    return Table(intro, ["b", "C"], ["peak, MiB"], rows)
+
+
+# What the profile asks for, and the name of the function that does it.
+PARTS = {
+    "robust optima of the samples": "robust_optimum",
+    "expectation propagation": "expectation_propagation",
+    "worst cases of candidates": "_worst_cases",
+    "moments of truncated pairs": "truncated_bvn_moments",
+    "prediction of pairs": "pair_posterior",
+    "gradients": "run_backward",
+}
+
+
+def profile_step(name: str, t: int) -> list[str]:
     """Where the time of a step goes.
 
-    Yields:
-        The lines of the table.
+    Args:
+        name: The domain's name.
+        t: The number of observations.
+
+    Returns:
+        The share of each of ``PARTS``.
     """
-    parts = {
-        "robust optima of the samples": "robust_optimum",
-        "expectation propagation": "expectation_propagation",
-        "worst cases of candidates": "_worst_cases",
-        "moments of truncated pairs": "truncated_bvn_moments",
-        "prediction of pairs": "pair_posterior",
-        "gradients": "run_backward",
-    }
-    yield "Shares of a step's time, C = 16, under Python's profiler, which favours few"
-    yield "large operations.\n"
-    yield f"| domain | t | {' | '.join(parts)} |"
-    yield "|---|---|" + "---|" * len(parts)
-    for name, t in (("box", 30), ("box", 100), ("thetas", 30)):
-        domain = make_domain(name)
-        robust_entropy_search(domain, t, 16)
-        profiler = cProfile.Profile()
-        profiler.runcall(robust_entropy_search, domain, t, 16)
-        stats = pstats.Stats(profiler)
-        spent: dict[str, float] = {}
-        for (_, _, function), (_, _, _, seconds, _) in stats.stats.items():
-            for key in parts.values():
-                if function == key or f"'{key}'" in function:
-                    spent[key] = max(spent.get(key, 0.0), seconds)
-        shares = [spent.get(key, 0.0) / stats.total_tt for key in parts.values()]
-        yield f"| {name} | {t} | {' | '.join(f'{100 * s:.0f} %' for s in shares)} |"
+    domain = make_domain(name)
+    robust_entropy_search(domain, t, 16)
+    profiler = cProfile.Profile()
+    profiler.runcall(robust_entropy_search, domain, t, 16)
+    stats = pstats.Stats(profiler)
+    spent: dict[str, float] = {}
+    for (_, _, function), (_, _, _, seconds, _) in stats.stats.items():
+        for key in PARTS.values():
+            if function == key or f"'{key}'" in function:
+                spent[key] = max(spent.get(key, 0.0), seconds)
+    shares = [spent.get(key, 0.0) / stats.total_tt for key in PARTS.values()]
+    return [f"{100 * share:.0f} %" for share in shares]
+
+
+def tabulate_profile() -> Table:
+    """The table of shares."""
+    intro = (
+        "Shares of a step's time, C = 16, under Python's profiler, which favours few "
+        "large operations."
+    )
+    settings = (("box", 30), ("box", 100), ("thetas", 30), ("4-D", 30), ("grid", 30))
+    rows = {key: partial(profile_step, *key) for key in settings}
+    return Table(intro, ["domain", "t"], list(PARTS), rows)
+
+
+def quiet_rivals() -> None:
+    """Filter the warnings that the alternatives are known to raise, and no others."""
+    # Worst-case qLogNEI: thetas next to one another make a singular covariance. What
+    # its search reports of this, or of its line searches, is the price of that method.
+    warnings.filterwarnings("ignore", "A not p.d., added jitter", NumericalWarning)
+    warnings.filterwarnings(
+        "ignore", "Optimization failed (in|on the second try)", RuntimeWarning
+    )
 
 
 def main() -> None:
@@ -328,27 +420,19 @@ def main() -> None:
             for t in (10, 30, 100)
             for samples in (1, 16, 64)
         ]
-    runs: dict[str, Callable[[], Iterator[str]]] = {
-        "steps": lambda: steps(settings, repeats=1 if quick else 3),
-        "operations": count_operations,
-        "memory": measure_memory,
-        "profile": profile_steps,
-    }
-    unknown = set(arguments.sections) - set(runs)
-    if unknown:
-        parser.error(f"expected sections among {list(runs)}, got {sorted(unknown)}")
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    for section in arguments.sections or runs:
-        print(f"## {section}\n", flush=True)
-        lines = [describe_run(), ""]
-        for line in runs[section]():
-            lines.append(line)
-            print(line, flush=True)
-        if not quick:
-            path = RESULTS / "acquisition.md"
-            keep_section(path, TITLE, section, "\n".join(lines))
-        print(flush=True)
+    quiet_rivals()
+    run_sections(
+        {
+            "steps": lambda: tabulate_steps(settings, repeats=1 if quick else 3),
+            "growth": lambda: tabulate_growth(repeats=1 if quick else 5),
+            "operations": tabulate_operations,
+            "memory": tabulate_memory,
+            "profile": tabulate_profile,
+        },
+        arguments.sections,
+        None if quick else RESULTS / "acquisition.md",
+        TITLE,
+    )
 
 
 if __name__ == "__main__":

@@ -15,134 +15,26 @@ import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import RBFKernel
+from botorch.exceptions.warnings import InputDataWarning
 
 from benchmarks import acquisition, inference, kernel, replicates
+from benchmarks.acquisition import quiet_rivals
 from benchmarks.report import alternate, describe_run
-from botorch_res import RobustDomain
-from botorch_res.acquisition import qRobustEntropySearch
+from benchmarks.workload import (
+    BASE,
+    GROWTH,
+    compare_halves,
+    count,
+    make_problem,
+    make_work,
+)
 from botorch_res.inference.sweep import Sites
 from botorch_res.models import ExactGPView
 from botorch_res.optim import WorstCaseSolver
 from botorch_res.plotting.figure import new_figure
 from botorch_res.sampling import draw_fourier_samples
-from tests.operation_count import OperationCount
-
-
-class Size(NamedTuple):
-    """The size of an acquisition function and of an evaluation.
-
-    Attributes:
-        t: The number of observations.
-        C: The number of function samples.
-        b: The number of points.
-        d: The number of inputs, half of them uncontrollable.
-    """
-
-    t: int = 20
-    C: int = 16
-    b: int = 256
-    d: int = 2
-
-
-BASE = Size()
-GROWTH = {
-    "t": (10, 20, 50, 100),
-    "C": (1, 4, 16, 64),
-    "b": (16, 64, 256, 1024),
-    "d": (2, 4, 6),
-}
-
-
-def make_problem(
-    size: Size, dtype: torch.dtype = torch.double, device: str = "cpu"
-) -> tuple[SingleTaskGP, RobustDomain]:
-    """A model of a smooth function in the unit cube.
-
-    Args:
-        size: The size.
-        dtype: The dtype.
-        device: The device.
-
-    Returns:
-        The model and the domain.
-    """
-    kind = {"dtype": dtype, "device": device}
-    bounds = torch.tensor([[0.0], [1.0]], **kind).expand(2, size.d)
-    domain = RobustDomain(bounds, list(range(size.d // 2, size.d)))
-    X = domain.sample(size.t, seed=0)
-    Y = (5.0 * X).sin().sum(-1, keepdim=True)
-    Y = (Y - Y.mean()) / Y.std()
-    covariance = RBFKernel(ard_num_dims=size.d).to(**kind)
-    covariance.lengthscale = 0.15 * size.d
-    model = SingleTaskGP(
-        X,
-        Y,
-        torch.full_like(Y, 1e-3),
-        covar_module=covariance,
-        outcome_transform=None,
-    )
-    return model.eval(), domain
-
-
-class Work(NamedTuple):
-    """The two halves of a step.
-
-    Attributes:
-        construct: Makes the acquisition function.
-        evaluate: Evaluates it, with its gradient.
-    """
-
-    construct: Callable[[], object]
-    evaluate: Callable[[], object]
-
-
-def make_work(
-    size: Size, dtype: torch.dtype = torch.double, device: str = "cpu"
-) -> Work:
-    """Prepare the halves of a step.
-
-    Args:
-        size: The size.
-        dtype: The dtype.
-        device: The device.
-
-    Returns:
-        The work.
-    """
-    model, domain = make_problem(size, dtype, device)
-
-    def construct() -> qRobustEntropySearch:
-        return qRobustEntropySearch(
-            model, domain, num_samples=size.C, maximize=False, seed=0
-        )
-
-    acqf = construct()
-    points = domain.sample(size.b, seed=1).unsqueeze(-2)
-
-    def evaluate() -> object:
-        leaf = points.detach().requires_grad_()
-        return torch.autograd.grad(acqf(leaf).sum(), leaf)
-
-    return Work(construct, evaluate)
-
-
-def count(function: Callable[[], object]) -> int:
-    """The operations that a function dispatches.
-
-    Args:
-        function: The function.
-
-    Returns:
-        Their number.
-    """
-    with OperationCount() as counter:
-        function()
-    return counter.count
 
 
 def wall(*functions: Callable[[], object], repeats: int) -> list[float]:
@@ -261,16 +153,11 @@ def measure_growth(repeats: int, quick: bool) -> tuple[str, dict[str, list[tuple
         for value in values[:2] if quick else values:
             size = BASE._replace(**{name: value})
             work = make_work(size)
-            first, first_base = alternate(
-                work.construct, base.construct, repeats=repeats
-            )
-            second, second_base = alternate(
-                work.evaluate, base.evaluate, repeats=repeats
-            )
-            ratios = (first / first_base, second / second_base)
+            halves = compare_halves(work, base, repeats)
+            ratios = [ratio for _, ratio in halves]
             curves.setdefault(name, []).append((value, *ratios))
             row: list[object] = [f"{name} = {value}"]
-            for seconds, ratio, half in zip((first, second), ratios, work, strict=True):
+            for (seconds, ratio), half in zip(halves, work, strict=True):
                 row += [f"{1e3 * seconds:.3g}", f"{ratio:.2f}", count(half)]
             if device is not None:
                 there = make_work(size, device=device)
@@ -361,8 +248,11 @@ def measure(output: Path, quick: bool = False) -> Path:
     output.mkdir(parents=True, exist_ok=True)
     date = f"{datetime.now(UTC):%Y-%m-%d}"
     with warnings.catch_warnings():
-        # Of rivals, about their own numerics and deprecations.
-        warnings.simplefilter("ignore")
+        quiet_rivals()
+        # Single precision is what is measured here.
+        warnings.filterwarnings(
+            "ignore", "The model inputs are of type torch.float32", InputDataWarning
+        )
         parts = measure_parts(repeats, quick)
         growth, curves = measure_growth(repeats, quick)
         kinds = measure_kinds(repeats)

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from benchmarks.speed import Size, count, draw_growth, make_work, table, wall
+from benchmarks.speed import draw_growth, table, wall
+from benchmarks.workload import Size, compare_halves, count, make_work
 
 
 def test_operations_do_not_grow_with_the_number_of_points():
@@ -28,3 +29,10 @@ def test_tables_and_curves(tmp_path):
     curves = {"t": [(10, 1.0, 1.0), (20, 2.0, 1.5)], "C": [(1, 0.5, 0.5)]}
     draw_growth(curves, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 5_000
+
+
+def test_a_step_compared_with_itself():
+    work = make_work(Size(t=3, C=1, b=2))
+    for seconds, ratio in compare_halves(work, work, repeats=2):
+        assert seconds > 0.0
+        assert 0.2 < ratio < 5.0
