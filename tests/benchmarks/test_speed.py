@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from benchmarks.speed import draw_growth, table, wall
-from benchmarks.workload import Size, compare_halves, count, make_work
+from benchmarks.workload import Size, Work, compare_halves, count, make_work
 
 
 def test_operations_do_not_grow_with_the_number_of_points():
@@ -31,8 +31,12 @@ def test_tables_and_curves(tmp_path):
     assert (tmp_path / "growth.png").stat().st_size > 5_000
 
 
-def test_a_step_compared_with_itself():
-    work = make_work(Size(t=3, C=1, b=2))
-    for seconds, ratio in compare_halves(work, work, repeats=2):
-        assert seconds > 0.0
-        assert 0.2 < ratio < 5.0
+def test_steps_are_compared_half_by_half(monkeypatch):
+    seconds = {"own": 3.0, "slow": 8.0, "other": 2.0, "base": 4.0}
+    monkeypatch.setattr(
+        "benchmarks.workload.alternate",
+        lambda *halves, repeats: [seconds[half()] for half in halves],
+    )
+    work = Work(lambda: "own", lambda: "slow")
+    base = Work(lambda: "other", lambda: "base")
+    assert compare_halves(work, base, repeats=1) == [(3.0, 1.5), (8.0, 2.0)]
