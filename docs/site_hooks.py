@@ -87,7 +87,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         title, stem = found.groups()
         return f"[{title}]({stem}.md)" if stem in there else title
 
-    return re.sub(r"\[([^]]+)\]\((\d\w*)\.ipynb\)", lead, markdown)
+    return re.sub(r"\[([^]]+)\]\((\d\w*)\.ipynb(?:#[^)]*)?\)", lead, markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
