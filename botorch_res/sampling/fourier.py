@@ -12,7 +12,9 @@ sample of the posterior, by correcting it for its residual at the ``t`` observat
   ``t``; it is right for ``t`` well below ``F``.
 
 Either takes ``O(t^3 + t F)``; the ``F x F`` matrix of the linear model never appears.
-Samples are of the noise-free function, in the user's units. All samples of a model have
+Samples are of the noise-free function, in the user's units. With the same seed, models
+that differ in the order of their columns have the same functions, with their columns in
+that order, up to rounding. All samples of a model have
 the same frequencies, so that their covariance for one seed has an error of its own,
 however many samples are drawn.
 
@@ -52,6 +54,7 @@ from botorch_res.sampling.expansion import Expansion
 from botorch_res.sampling.frequencies import (
     draw_frequencies,
     draw_plain_frequencies,
+    rank_columns,
 )
 from botorch_res.sampling.function import BatchFunction
 from botorch_res.sampling.grid import draw_grid_samples
@@ -77,9 +80,9 @@ def draw_fourier_samples(
         seed: Makes the functions reproducible, and leaves torch's global generator
             as it is. For a batch of models, several seeds may be given, one for each:
             its functions are then those of the single model with that seed.
-        domain: The domain of the problem, if known: with the same seed, the functions
-            then do not depend on where theta's columns stand among those of ``x``. For
-            a kernel that has no Fourier features a fully finite domain is needed, and
+        domain: The domain of the problem, if known. It tells columns apart that the
+            model does not, see ``rank_columns``; and for a kernel that has no Fourier
+            features a fully finite domain is needed, and
             exact joint samples on it are drawn.
 
     Returns:
@@ -113,12 +116,15 @@ def draw_fourier_samples(
                 return draw_grid_samples(view, num_samples, domain)
         space = read_space(view, view.stationary_kernel)
         random = _draw_random(view, num_samples, num_features, seed)
+        is_theta = None
         if domain is not None and space.scale.shape[-1] == dim:
-            # Wherever theta stands among the columns, the functions are the same.
-            columns = torch.tensor([*domain.controllable, *domain.uncontrollable])
-            order = columns.argsort().to(random.frequencies.device)
-            frequencies = random.frequencies.index_select(-1, order)
-            random = random._replace(frequencies=frequencies)
+            columns = torch.arange(dim, device=space.scale.device)
+            theta = torch.tensor(domain.uncontrollable, device=columns.device)
+            is_theta = torch.isin(columns, theta)
+        rank = rank_columns(view.train_inputs, space.scale, is_theta)
+        drawn = random.frequencies.expand(*view.batch_shape, -1, -1)
+        frequencies = drawn.take_along_dim(rank.unsqueeze(-2), dim=-1)
+        random = random._replace(frequencies=frequencies)
         return _draw(view, space, random, method)
 
 

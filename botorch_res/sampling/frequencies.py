@@ -38,6 +38,10 @@ from torch import Tensor
 
 from botorch_res.models import ExactGPView
 
+# Observations are compared to about six digits of a column's range, which rounding
+# errors do not reach. Not a round number: data that are lie far from where keys change.
+KEYS_PER_RANGE = 1e6 / math.pi
+
 
 def draw_plain_frequencies(kernel: Any, dim: int, num_frequencies: int) -> Tensor:
     """Draw from the spectral density of a stationary kernel.
@@ -56,6 +60,42 @@ def draw_plain_frequencies(kernel: Any, dim: int, num_frequencies: int) -> Tenso
     )
     weight: Tensor = features.weight
     return weight
+
+
+def rank_columns(
+    inputs: Tensor, lengthscale: Tensor, is_theta: Tensor | None = None
+) -> Tensor:
+    """Number columns in an order that does not depend on where they stand.
+
+    Controllable columns come first. Columns are then compared as words are in a
+    dictionary: by the observations one after the other, in units of the column's range;
+    if these are the same, by lengthscale; at last by the inputs themselves. Columns
+    that are the same in all of this are numbered as they stand.
+
+    Args:
+        inputs: ``batch_shape x t x d`` transformed inputs of the observations.
+        lengthscale: ``batch_shape x 1 x d`` lengthscales.
+        is_theta: ``d`` booleans: which columns are uncontrollable, if known.
+
+    Returns:
+        ``batch_shape x d`` numbers from 0 to ``d - 1``.
+    """
+    low, high = inputs.amin(dim=-2, keepdim=True), inputs.amax(dim=-2, keepdim=True)
+    width = torch.where(high > low, high - low, 1.0)
+    keys = [
+        ((inputs - low) / width * KEYS_PER_RANGE).round(),
+        lengthscale.float().to(inputs.dtype),
+        inputs.float().to(inputs.dtype),
+    ]
+    if is_theta is not None:
+        keys.insert(0, is_theta.to(inputs.dtype).expand(lengthscale.shape))
+    key = torch.cat(keys, dim=-2)
+    difference = (key.unsqueeze(-1) - key.unsqueeze(-2)).sign()
+    first = (difference != 0).to(torch.uint8).argmax(dim=-3, keepdim=True)
+    after = difference.take_along_dim(first, dim=-3).squeeze(-3)
+    place = torch.arange(inputs.shape[-1], device=inputs.device)
+    behind = (after == 0) & (place.unsqueeze(-1) > place)
+    return ((after > 0) | behind).sum(dim=-1)
 
 
 def draw_frequencies(

@@ -206,6 +206,37 @@ def test_seeds(method):
     assert torch.equal(draw_fourier_samples(model, 4, method=method)(Z), unseeded)
 
 
+@pytest.mark.parametrize("method", ["matheron", "weight"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("nu", [math.inf, 2.5, 0.5])
+def test_order_of_columns(nu, batch, method):
+    """Permuted data and lengthscales: the same functions of the permuted columns."""
+    generator = torch.Generator().manual_seed(4)
+    X = torch.rand(*batch, 7, 4, generator=generator, dtype=torch.double)
+    Y = torch.randn(*batch, 7, 1, generator=generator, dtype=torch.double)
+    Y = (Y - Y.mean(-2, keepdim=True)) / Y.std(-2, keepdim=True)
+    scale = 0.2 + torch.rand(*batch, 1, 4, generator=generator, dtype=torch.double)
+    Z = torch.rand(9, 4, generator=generator, dtype=torch.double)
+    values = []
+    for _ in range(5):
+        order = torch.randperm(4, generator=generator)
+        options = {"ard_num_dims": 4, "batch_shape": torch.Size(batch)}
+        kernel = RBFKernel(**options) if math.isinf(nu) else MaternKernel(nu, **options)
+        kernel = kernel.double()
+        kernel.lengthscale = scale[..., order]
+        model = SingleTaskGP(
+            X[..., order],
+            Y,
+            torch.full_like(Y, 1e-3),
+            covar_module=kernel,
+            outcome_transform=None,
+        )
+        samples = draw_fourier_samples(model, 3, method=method, seed=1)
+        values.append(samples(Z[..., order]))
+    for other in values[1:]:
+        torch.testing.assert_close(other, values[0], rtol=0.0, atol=1e-9)
+
+
 @pytest.mark.parametrize("noise", [None, 1e-3])
 @pytest.mark.parametrize("nu", [None, 2.5])
 def test_units_of_the_user(noise, nu):

@@ -7,7 +7,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from scipy import stats
 
 from botorch_res.models import ExactGPView
-from botorch_res.sampling.frequencies import draw_frequencies
+from botorch_res.sampling.frequencies import draw_frequencies, rank_columns
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 
@@ -77,3 +77,43 @@ def test_frequencies_follow_the_mixture(smoothness):
         for column in part.abs().T:
             folded = 2 * marginal.cdf(column.numpy()) - 1
             assert stats.kstest(folded, "uniform").pvalue > 1e-4
+
+
+def ranks(inputs, lengthscale=1.0, is_theta=None):
+    inputs = torch.tensor(inputs, dtype=torch.double)
+    lengthscale = torch.tensor(lengthscale, dtype=torch.double)
+    lengthscale = lengthscale.expand(*inputs.shape[:-2], 1, inputs.shape[-1])
+    theta = None if is_theta is None else torch.tensor(is_theta)
+    return rank_columns(inputs, lengthscale, theta).tolist()
+
+
+def test_ranks_of_columns():
+    # By the first observation in which columns differ, in units of their ranges.
+    three = [[0.0, 0.0, 1.0], [0.5, 0.2, 0.0], [1.0, 1.0, 0.3]]
+    assert ranks(three) == [1, 0, 2]
+    units = [[7.0, -1e6, 1e-9], [7.5, -8e5, 0.0], [8.0, 0.0, 3e-10]]
+    assert ranks(units) == [1, 0, 2]
+    assert ranks(three, is_theta=[True, False, False]) == [2, 0, 1]
+    # Then by lengthscale, by the inputs themselves, and as they stand.
+    assert ranks([[0.5, 0.5]], [2.0, 1.0]) == [1, 0]
+    assert ranks([[0.7, 0.5]], [2.0, 2.0]) == [1, 0]
+    assert ranks([[0.5, 0.5, 0.5]]) == [0, 1, 2]
+    # Every model of a batch by itself, and whatever the rounding.
+    assert ranks([three, [row[::-1] for row in three]]) == [[1, 0, 2], [2, 0, 1]]
+    noisy = [[x + 1e-15 * i for i, x in enumerate(row)] for row in three]
+    assert ranks(noisy) == [1, 0, 2]
+
+
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_ranks_follow_the_columns(batch):
+    generator = torch.Generator().manual_seed(0)
+    for d in (1, 2, 5):
+        # Few different numbers: many ties to be broken by later observations.
+        inputs = torch.randint(3, (*batch, 6, d), generator=generator).double()
+        scale = torch.rand(*batch, 1, d, generator=generator).double()
+        rank = rank_columns(inputs, scale)
+        assert torch.equal(rank.sort().values, torch.arange(d).expand(*batch, d))
+        order = torch.randperm(d, generator=generator)
+        assert torch.equal(
+            rank_columns(inputs[..., order], scale[..., order]), rank[..., order]
+        )
