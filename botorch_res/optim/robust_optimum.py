@@ -164,14 +164,16 @@ def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor,
     bounds = domain.x_bounds
     width = bounds[1] - bounds[0]
     max_points = round(4096 * effort)
-    counts = grid_counts(
-        solver.lengthscale(solver.x_columns), width, 3.0 * effort, max_points
-    )
+    scale = solver.lengthscale(solver.x_columns)
+    counts = grid_counts(scale, width, 3.0 * effort, max_points)
     num_starts = round(math.prod(0.5 + 0.25 * n for n in counts))
     num_starts = min(max(4, num_starts), 16 * domain.x_dim)
     if domain.x_dim > MAX_GRID_DIMENSION:
         spacing = width * max_points ** (-1.0 / domain.x_dim)
-        return domain.sample_x(max_points, seed=0), spacing, num_starts
+        points = (domain.sample_x(max_points, seed=0) - bounds[0]) / width
+        if scale is not None:  # the same points in whatever order the columns are
+            points = points.index_select(-1, (width / scale).argsort().argsort())
+        return bounds[0] + width * points, spacing, num_starts
     grid = ProductGrid(counts, bounds)
     return bounds[0] + width * grid.points, width * grid.spacing, num_starts
 

@@ -4,12 +4,8 @@ A worst case can jump from one basin to another as ``x`` moves, so the search is
 at every ``x``. Over a finite set of thetas it is a comparison of all of them. Over a
 box it takes the values on a product grid (one matrix product for posterior samples),
 the most promising local maxima among them, and Newton's method from these in the box.
-Where the functions are analytic, Newton's method works on polynomials through the
-values on the grid. With one theta these are as good as the functions, to about 1e-10 of
-their standard deviation, and are all that is needed; with more, and for rough
-functions, the last steps are on the functions themselves.
 
-The number of steps is fixed. The value returned is that of the function at a point of
+The value returned is that of the function at a point of
 the box: it can be below the true maximum, not above. Functions of a Matern kernel with
 ``nu = 0.5`` have peaks at all scales, many of which no grid resolves: there expect the
 highest of those that the grid can see.
@@ -35,15 +31,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.climb import TINY_STEP, Climbers, aim, climb
-from botorch_res.optim.interpolation import GridInterpolation
+from botorch_res.optim.box_search import BoxSearch
 from botorch_res.optim.newton import solve_modified
-from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
-
-# Steps on polynomials, which cost next to nothing.
-POLYNOMIAL_STEPS = 3
 
 
 class WorstCase(NamedTuple):
@@ -68,50 +59,6 @@ class WorstCase(NamedTuple):
         """
         theta = self.theta.take_along_dim(index.unsqueeze(-1), dim=-2)
         return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
-
-
-class Plan(NamedTuple):
-    """How the worst case is searched for in a box.
-
-    Attributes:
-        density: Grid points for each lengthscale.
-        num_peaks: Local maxima on the grid that are looked at.
-        radius: Neighbours, on each side, of the polynomials that improve them; zero if
-            the functions are too rough for this.
-        margin: Grid points beyond the box, which make the polynomials accurate in all
-            of it.
-        num_climbs: How many of the improved maxima are climbed.
-        num_steps: Steps of the best climber; zero if the polynomials are exact.
-    """
-
-    density: float
-    num_peaks: int
-    radius: int
-    margin: int
-    num_climbs: int
-    num_steps: int
-
-
-def _plan(dim: int, is_analytic: bool, effort: float) -> Plan:
-    """Choose how to search.
-
-    Args:
-        dim: The dimension of the box.
-        is_analytic: Whether polynomials approximate the functions well.
-        effort: Scales the density of the grid and the number of local searches.
-
-    Returns:
-        The settings.
-    """
-    peaks = max(4, round(4 * dim * dim * effort))
-    if is_analytic and dim == 1:
-        # So fine that the polynomials are as good as the functions.
-        return Plan(max(8.0, 8.0 * effort), peaks, 6, 6, 2, 0)
-    if is_analytic and dim <= 3:
-        return Plan(4.0 * effort, peaks, 5 - dim, 0, 2 * dim + 2, dim)
-    climbs = max(1, round((dim + 1) * effort))
-    density = 4.5 if dim == 1 else 3.0
-    return Plan(density * effort, peaks, 0, 0, climbs, max(4, 2 + dim))
 
 
 class Branches(NamedTuple):
@@ -173,32 +120,15 @@ class WorstCaseSolver:
         if domain.theta_choices is not None:
             self.thetas = domain.theta_choices
         else:
-            self._lay_grid(effort)
+            scale = self.lengthscale(self.theta_columns)
+            self.search = BoxSearch(
+                self.width, scale, self.function.is_analytic, effort
+            )
+            self.thetas = self.lower + self.width * self.search.points
         with torch.no_grad():
             self.table = self.function.theta_table(self.thetas, domain)
             self.theta_derivatives = self.function.derivative_table(self.theta_columns)
             self.all_derivatives = self.function.derivative_table(self.all_columns)
-
-    def _lay_grid(self, effort: float) -> None:
-        """Choose the grid of thetas and how to search from it.
-
-        Args:
-            effort: Scales the density of the grid and the number of local searches.
-        """
-        bounds, dim = self.domain.theta_bounds, self.domain.theta_dim
-        scale = self.lengthscale(self.theta_columns)
-        max_points = round(8192 * effort)
-        self.plan = _plan(dim, self.function.is_analytic, effort)
-        counts = grid_counts(scale, self.width, self.plan.density, max_points)
-        if dim == 1 and counts[0] == max_points:  # too rough for this grid
-            self.plan = _plan(dim, False, effort)
-        radius, margin = self.plan.radius, self.plan.margin
-        counts = [max(n, 2 * (radius - margin) + 1) for n in counts]
-        self.grid = ProductGrid(counts, bounds, margin)
-        if radius:
-            self.polynomials = GridInterpolation(counts, radius, margin, bounds)
-        self.nodes = self.grid.inside(self.grid.points.mT).mT
-        self.thetas = self.lower + self.width * self.grid.points
 
     def __call__(self, x: Tensor) -> WorstCase:
         """Find the worst cases, with gradients by ``x`` if it asks for them.
@@ -278,7 +208,9 @@ class WorstCaseSolver:
         Returns:
             Those in the domain.
         """
-        return values if self.domain.theta_is_finite else self.grid.inside(values)
+        return (
+            values if self.domain.theta_is_finite else self.search.grid.inside(values)
+        )
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
         """Cut controllable parts into chunks whose table of values fits the memory.
@@ -325,84 +257,9 @@ class WorstCaseSolver:
             more = (0, num_branches - value.shape[-1])
             value = pad(value, more, value=-torch.inf)
             return WorstCase(self.thetas[pad(index, more)], value)
-        inside = self.grid.inside(values)
-        start, promise = self.grid.peaks(inside, self.plan.num_peaks)
-        num_climbs = max(self.plan.num_climbs, num_branches)
-        start = start[..., :num_climbs, :]
-        missing = promise[..., :num_climbs].isinf()
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
-        climbers = self._approach(values, start, derivatives, POLYNOMIAL_STEPS)
-        if self.plan.num_steps:
-            # On polynomials the values have converged; else the next step counts, too.
-            height = climbers.value + (0.0 if self.plan.radius else climbers.gain)
-            height = torch.where(missing, -torch.inf, height)
-            height, index = self._rank(climbers.theta, height, num_branches)
-            climbers, missing = climbers.select(index), height.isinf()
-            if self.plan.radius:
-                start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
-                climbers = aim(start, derivatives(start), self.grid.spacing)
-            climbers = climb(derivatives, climbers, self.plan.num_steps)
-        # Values cannot tell points apart that are closer than the square root of their
-        # precision, but gradients can: the last, tiny step is right although it gains
-        # nothing that could be measured.
-        tiny = climbers.step.abs() <= TINY_STEP
-        theta = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0)
-        # The highest point of the grid may be above all climbers.
-        highest, index = inside.max(dim=-1, keepdim=True)
-        value = torch.where(missing, -torch.inf, climbers.value)
-        value = torch.cat([value, highest], dim=-1)
-        theta = torch.cat([theta, self.nodes[index]], dim=-2)
-        value, index = self._rank(theta, value, num_branches)
-        theta = theta.take_along_dim(index.unsqueeze(-1), dim=-2)
+        theta, value = self.search.maximize(values, derivatives, num_branches)
         return WorstCase(self.lower + self.width * theta, value)
-
-    def _rank(
-        self, theta: Tensor, value: Tensor, num_branches: int
-    ) -> tuple[Tensor, Tensor]:
-        """Choose the highest points, only one of those that are next to one another.
-
-        Args:
-            theta: ``... x m x d_theta`` points of the unit cube.
-            value: ``... x m`` their values.
-            num_branches: The number ``k`` of points to choose.
-
-        Returns:
-            ``... x k`` values, minus infinity where there are not so many, and the
-            positions of the points.
-        """
-        if num_branches == 1:
-            return value.max(dim=-1, keepdim=True)
-        apart = (theta.unsqueeze(-2) - theta.unsqueeze(-3)).abs()
-        near = (apart <= 1.01 * self.grid.spacing).all(dim=-1)
-        rank = value.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
-        behind = rank.unsqueeze(-1) > rank.unsqueeze(-2)
-        repeated = (near & behind).any(dim=-1)
-        return torch.where(repeated, -torch.inf, value).topk(num_branches, dim=-1)
-
-    def _approach(
-        self,
-        values: Tensor,
-        theta: Tensor,
-        derivatives: Callable[[Tensor], Derivatives],
-        num_steps: int,
-    ) -> Climbers:
-        """Climb from the grid, on polynomials if these are good enough.
-
-        Args:
-            values: ``sample_shape x b x M`` values at all of ``thetas``.
-            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
-            derivatives: The functions' derivatives at such points.
-            num_steps: Steps on polynomials; on the functions it is one.
-
-        Returns:
-            Climbers next to local maxima.
-        """
-        if self.plan.radius:
-            derivatives = self.polynomials.through(values, theta)
-        else:
-            num_steps = 1
-        climbers = aim(theta, derivatives(theta), self.grid.spacing)
-        return climb(derivatives, climbers, num_steps)
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
@@ -422,21 +279,14 @@ class WorstCaseSolver:
         if self.domain.theta_is_finite:
             index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
             return self.differentiate(x, self.thetas[index], held=True)
-        start = self.grid.peaks(self.grid.inside(values), num_branches).theta
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
-            start = torch.cat([start, known], dim=-2)
         derivatives = partial(self._derivatives, x, table=self.all_derivatives)
-        climbers = self._approach(values, start, derivatives, num_steps=2)
-        if self.plan.radius:
-            start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
-            climbers = aim(start, derivatives(start), self.grid.spacing)
-        else:
-            climbers = climb(derivatives, climbers, self.domain.theta_dim - 1)
+        climbers = self.search.approach(values, derivatives, num_branches, known)
         # The last step is taken on the quadratic model, without an evaluation, where it
         # is so short that the model can be trusted. Elsewhere theta is not yet a local
         # worst case: it is held, which makes its branch a lower bound of the others.
-        short = (climbers.step.abs() <= 0.1 * self.grid.spacing).all(dim=-1)
+        short = (climbers.step.abs() <= 0.1 * self.search.grid.spacing).all(dim=-1)
         step = short.unsqueeze(-1) * climbers.step
         push = step.unsqueeze(-2) @ climbers.hessian[..., self.domain.x_dim :, :]
         state = Derivatives(

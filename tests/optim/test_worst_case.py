@@ -73,6 +73,16 @@ def test_accuracy_against_brute_force(dim, nu, problems, share):
     assert torch.cat(hits).double().mean() >= share
 
 
+def test_the_highest_point_of_the_grid_is_climbed():
+    """Here the quadratic through the highest points of the grid points elsewhere."""
+    samples, _ = random_samples(3, 20)
+    domain = unit_domain(1, 2)
+    x = torch.full((8, 1, 1), 0.67814, dtype=torch.double)
+    worst = worst_case(samples, x, domain)
+    best = maximum_over_theta(samples, x, domain)
+    torch.testing.assert_close(worst.value, best, rtol=0.0, atol=1e-7)
+
+
 def test_common_and_own_points_give_the_same():
     samples, _ = random_samples(3, 2)
     domain = unit_domain(2, 1)
@@ -123,7 +133,8 @@ def test_gradients_equal_finite_differences(theta_dim, own):
         samples, _ = random_samples(2 + theta_dim, seed + 10, num_samples=4)
         # A fine solver, so that the differences see no noise of the search.
         solver = WorstCaseSolver(samples, domain, effort=1.5)
-        solver.plan = solver.plan._replace(num_steps=solver.plan.num_steps + 4)
+        plan = solver.search.plan
+        solver.search.plan = plan._replace(num_steps=plan.num_steps + 4)
         x = 0.1 + 0.8 * domain.sample_x(5, seed=seed)
         if own:
             x = x.expand(4, -1, -1).clone()
@@ -259,7 +270,7 @@ def test_effort_scales_the_grid(nu):
     samples, _ = random_samples(2, 1, nu)
     domain = unit_domain(1, 1)
     half, one, two = (
-        WorstCaseSolver(samples, domain, effort).grid.counts[0] - 1
+        WorstCaseSolver(samples, domain, effort).search.grid.counts[0] - 1
         for effort in (0.5, 1, 2)
     )
     assert two == pytest.approx(2 * one, abs=1)
@@ -280,7 +291,7 @@ def test_functions_that_no_grid_resolves():
 
     solver = WorstCaseSolver(Comb(), unit_domain(1, 1))
     x = torch.tensor([[0.25], [0.8]], dtype=torch.double)
-    assert solver.plan.radius == 0
+    assert solver.search.plan.radius == 0
     torch.testing.assert_close(solver(x).theta, 0.3 + 0.1 * x)
 
 
