@@ -1,14 +1,18 @@
 """Worst cases and robust optima by grids that are refined again and again.
 
-Slow and plain: only values of the functions at points, no derivatives, no structure.
+Slow and plain: only values of the functions at points, no derivatives, no structure,
+and nothing of the searches that they are compared with.
 """
 
 import itertools
 import math
 
 import torch
+from torch.nn import functional
 
-from botorch_res.optim import WorstCaseSolver
+# Halves of the local patterns, and how much these shrink, by dimension.
+HALVES = {1: 4, 2: 2, 3: 1}
+SHRINKAGE = {1: 0.3, 2: 0.6, 3: 0.6}
 
 
 def unit_grid(counts, like):
@@ -28,60 +32,113 @@ def grid_counts(lengthscale, density, limit):
     return [max(least, math.ceil(n / factor)) for n in counts]
 
 
+def choose(points, index):
+    return points.gather(-2, index[..., None].expand(*index.shape, points.shape[-1]))
+
+
+def best_of(trial, values):
+    """The best of each pattern of ``... x m x d`` points."""
+    value, index = values.max(-1, keepdim=True)
+    return choose(trial, index).squeeze(-2), value.squeeze(-1)
+
+
+def local_maxima(values, counts, top):
+    """Positions of the best points of a grid that are not below their neighbours."""
+    pool = {
+        1: functional.max_pool1d,
+        2: functional.max_pool2d,
+        3: functional.max_pool3d,
+    }[len(counts)]
+    pooled = pool(values.reshape(-1, 1, *counts), 3, stride=1, padding=1)
+    highest = values >= pooled.reshape(values.shape)
+    return torch.where(highest, values, -torch.inf).topk(top, dim=-1).indices
+
+
+class DenseThetas:
+    """A dense grid of the thetas of a domain on the unit cube, or all its choices."""
+
+    def __init__(self, function, domain, density, limit):
+        self.function, self.domain = function, domain
+        self.grid, self.counts = domain.theta_choices, None
+        if self.grid is None:
+            scale = function.lengthscale[list(domain.uncontrollable)]
+            self.counts = grid_counts(scale, density, limit)
+            self.grid = unit_grid(self.counts, domain.bounds)
+        self.table = function.theta_table(self.grid, domain)
+
+    def parts(self, x):
+        """The values on the grid at parts of ``b x d_x`` or ``C x b x d_x`` points."""
+        rows = max(1, 2**22 // (len(self.grid) * self.function.num_samples))
+        return ((part, self.table(part)) for part in x.split(rows, dim=-2))
+
+    def largest(self, x):
+        return torch.cat([values.amax(-1) for _, values in self.parts(x)], -1)
+
+    def refined(self, x, top, zooms, half):
+        """Largest values at ``C x b x d_x`` points, local maxima zoomed into."""
+        if self.counts is None:
+            return self.largest(x)
+        return torch.cat(
+            [
+                self.zoom(part, local_maxima(values, self.counts, top), zooms, half)
+                for part, values in self.parts(x)
+            ],
+            -1,
+        )
+
+    def zoom(self, x, index, zooms, half):
+        dim, theta = self.domain.theta_dim, self.grid[index]
+        width = x.new_tensor([1.0 / (n - 1) for n in self.counts])
+        local = stencil(half, dim, x)
+        for step in range(zooms):
+            trial = (theta.unsqueeze(-2) + width * local).clamp(0, 1)
+            z = self.domain.join(x[..., None, None, :], trial)
+            values = self.function(z.flatten(1, -2)).reshape(trial.shape[:-1])
+            theta, value = best_of(trial, values)
+            width = width * (SHRINKAGE[dim] if half == HALVES[dim] else 0.6)
+            if step == 3:
+                value, index = value.topk(min(3, value.shape[-1]), dim=-1)
+                theta = choose(theta, index)
+        return value.amax(-1)
+
+
 def maximum_over_theta(function, x, domain, limit=20000, top=12):
     """Largest values at ``C x b x d_x`` points of a domain on the unit cube."""
-    dim = domain.theta_dim
-    density = {1: 12.0, 2: 6.0, 3: 4.0}[dim]
-    scale = function.lengthscale[list(domain.uncontrollable)]
-    counts = grid_counts(scale, density, limit)
-    grid = unit_grid(counts, x)
-    table = function.theta_table(grid, domain)
-    theta, value = [], []
-    for part in x.split(max(1, 2**23 // (len(grid) * x.shape[0])), dim=-2):
-        best, index = table(part).topk(top, dim=-1)
-        theta.append(grid[index])
-        value.append(best)
-    theta, value = torch.cat(theta, -3), torch.cat(value, -2)
-    width = x.new_tensor([1.0 / (n - 1) for n in counts])
-    local = stencil({1: 4, 2: 2, 3: 1}[dim], dim, x)
-    for zoom in range(24):
-        trial = (theta.unsqueeze(-2) + width * local).clamp(0, 1)
-        z = domain.join(x[..., None, None, :], trial)
-        values = function(z.flatten(1, -2)).reshape(trial.shape[:-1])
-        value, index = values.max(-1)
-        theta = trial.gather(
-            -2, index[..., None, None].expand(*index.shape, 1, dim)
-        ).squeeze(-2)
-        width = width * {1: 0.3, 2: 0.6, 3: 0.6}[dim]
-        if zoom == 3:
-            value, index = value.topk(2, dim=-1)
-            theta = theta.gather(-2, index[..., None].expand(*index.shape, dim))
-    return value.amax(-1)
+    density = {1: 12.0, 2: 6.0, 3: 4.0}[domain.theta_dim]
+    dense = DenseThetas(function, domain, density, limit)
+    return dense.refined(x, top, zooms=24, half=HALVES[domain.theta_dim])
 
 
-def minimum_over_x(function, domain, density=8.0, limit=1500, top=6, effort=1.5):
-    """Smallest worst cases, by patterns that shrink around the best ``x``."""
-    solver = WorstCaseSolver(function, domain, effort)
+def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
+    """Points of the smallest worst cases, by patterns that shrink around them.
+
+    Returns ``C x m x d_x`` points; their worst cases are known to about 1e-5.
+    """
     dim = domain.x_dim
+    coarse = DenseThetas(function, domain, 6.0, 1000)
+    dense = DenseThetas(function, domain, {1: 12.0, 2: 6.0}[domain.theta_dim], 4000)
     scale = function.lengthscale[list(domain.controllable)]
     counts = grid_counts(scale, density, limit)
     grid = unit_grid(counts, domain.bounds)
-    with torch.no_grad():
-        value, index = solver.bound(grid).topk(3 * top, largest=False)
-        x = grid[index]
-        value, index = solver(x).value.topk(top, largest=False)
-        x = x.gather(-2, index[..., None].expand(*index.shape, dim))
-        width = grid.new_tensor([1.0 / (n - 1) for n in counts])
-        local = stencil({1: 4, 2: 2, 3: 1}[dim], dim, grid)
-        for zoom in range(11):
-            trial = (x.unsqueeze(-2) + width * local).clamp(0, 1)
-            values = solver(trial.flatten(-3, -2)).value.reshape(trial.shape[:-1])
-            value, index = values.min(-1)
-            x = trial.gather(
-                -2, index[..., None, None].expand(*index.shape, 1, dim)
-            ).squeeze(-2)
-            width = width * 0.6
-            if zoom == 4:
-                value, index = value.topk(2, dim=-1, largest=False)
-                x = x.gather(-2, index[..., None].expand(*index.shape, dim))
-    return x, value
+    # If there are not so many local minima, any points make up the number.
+    index = local_maxima(-coarse.largest(grid), counts, min(3 * top, len(grid)))
+    x = grid[index]
+    x = choose(x, dense.largest(x).topk(top, largest=False).indices)
+    width = grid.new_tensor([1.0 / (n - 1) for n in counts])
+    generator = torch.Generator().manual_seed(0)
+    local = stencil(HALVES[dim], dim, grid)
+    for _ in range(3):
+        trial = (x.unsqueeze(-2) + width * local).clamp(0, 1)
+        values = dense.largest(trial.flatten(-3, -2)).reshape(trial.shape[:-1])
+        x, value = best_of(trial, -values)
+        width = width * 0.6
+    x = choose(x, value.topk(max(1, top // 2), dim=-1).indices)
+    for zoom in range(zooms):
+        # Turned, every other time: along a kink few directions lead downwards.
+        turn = torch.randn(dim, dim, generator=generator, dtype=grid.dtype)
+        pattern = local @ torch.linalg.qr(turn).Q if zoom % 2 else local
+        trial = (x.unsqueeze(-2) + width * pattern).clamp(0, 1)
+        values = dense.refined(trial.flatten(-3, -2), top=3, zooms=8, half=1)
+        x, _ = best_of(trial, -values.reshape(trial.shape[:-1]))
+        width = width * 0.7
+    return x

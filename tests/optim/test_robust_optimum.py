@@ -2,12 +2,14 @@ import math
 
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from brute_force import maximum_over_theta, minimum_over_x
+from gpytorch.kernels import MaternKernel, RBFKernel
 from test_worst_case import random_samples, unit_domain
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
-from botorch_res.sampling import function, posterior_mean
+from botorch_res.sampling import draw_fourier_samples, function, posterior_mean
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def test_accuracy_against_brute_force(x_dim, theta_dim, num_thetas, problems):
         torch.testing.assert_close(
             samples(joined).squeeze(-1), optimum.value, rtol=1e-8, atol=1e-8
         )
-        rival, _ = minimum_over_x(samples, domain, limit=400, top=3)
+        rival = minimum_over_x(samples, domain, limit=400, top=4)
         x = torch.cat([optimum.x.unsqueeze(-2), rival], dim=-2)
         if num_thetas is None:
             worst = maximum_over_theta(samples, x, domain, limit=3000)
@@ -163,6 +165,42 @@ def test_posterior_means_and_batches():
     batch = robust_optimum(shifted, domain)
     expected = torch.tensor([[0.2, 0.4], [0.6, 0.8]], dtype=torch.double)
     torch.testing.assert_close(batch.x.squeeze(-1), expected, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("x_dim", "theta_dim"), [(2, 1), (2, 2), (5, 1)])
+@pytest.mark.parametrize("nu", [None, 2.5])
+def test_order_of_columns(x_dim, theta_dim, nu):
+    """Data, lengthscales, bounds and domain permuted alike: the same robust optima."""
+    dim = x_dim + theta_dim
+    generator = torch.Generator().manual_seed(dim)
+    X = torch.rand(9, dim, generator=generator, dtype=torch.double)
+    Y = torch.randn(9, 1, generator=generator, dtype=torch.double)
+    Y = (Y - Y.mean()) / Y.std()
+    scale = 0.3 + 0.7 * torch.rand(dim, generator=generator, dtype=torch.double)
+    bounds = torch.zeros(2, dim, dtype=torch.double)
+    bounds[1] = 0.7 + 0.6 * torch.rand(dim, generator=generator, dtype=torch.double)
+    optima = []
+    for _ in range(3):
+        order = torch.randperm(dim, generator=generator)
+        kernel = (
+            MaternKernel(nu, ard_num_dims=dim) if nu else RBFKernel(ard_num_dims=dim)
+        )
+        kernel = kernel.double()
+        kernel.lengthscale = scale[order]
+        model = SingleTaskGP(
+            X[:, order],
+            Y,
+            torch.full_like(Y, 1e-3),
+            covar_module=kernel,
+            outcome_transform=None,
+        )
+        places = order.argsort()
+        domain = RobustDomain(bounds[:, order], places[x_dim:].tolist())
+        optimum = robust_optimum(draw_fourier_samples(model, 4, seed=0), domain)
+        joined = domain.join(optimum.x, optimum.theta)[:, places]
+        optima.append(torch.cat([joined, optimum.value.unsqueeze(-1)], dim=-1))
+    for other in optima[1:]:
+        torch.testing.assert_close(other, optima[0], rtol=0.0, atol=1e-6)
 
 
 def test_single_precision():
