@@ -7,7 +7,6 @@ interrupted and reopened goes on as if nothing had happened.
 
 from __future__ import annotations
 
-import operator
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -28,16 +27,23 @@ from botorch_res.strategies import make_strategy
 from botorch_res.study.observations import (
     Observations,
     check_noise,
-    check_same_study,
-    check_settings,
-    check_trial,
     check_value,
     collect,
     derive_seed,
+    trial_number,
 )
-from botorch_res.study.parameters import Parameter, ParameterSpace
+from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation, recommend_in_units
 from botorch_res.study.running import run_study
+from botorch_res.study.settings import (
+    check_count,
+    check_same_study,
+    check_settings,
+    continued,
+    factory_name,
+    storable,
+)
+from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import (
     COMPLETE,
     FAILED,
@@ -101,7 +107,9 @@ class RobustOptimizer:
             gamma: The probability with which to evaluate the current recommendation
                 in place of the strategy's point; 0 by default.
 
-        Settings that are ``None`` are taken from the study when it is reopened.
+        Settings that are ``None`` are taken from the study when it is reopened; others
+        hold until it is closed, and do not change it. A model factory cannot be stored:
+        give it again.
 
         Example:
             >>> optimizer = RobustOptimizer(
@@ -120,30 +128,43 @@ class RobustOptimizer:
         if not isinstance(maximize, bool):
             raise TypeError(f"Expected `maximize` to be a bool, got {maximize!r}.")
         self.maximize = maximize
-        self._storage = Storage(storage)
-        settings: dict[str, Any] = {
-            "strategy": DEFAULT_STRATEGY if strategy is None else strategy,
-            "num_initial": num_initial or 2 * self.space.domain.dim,
-            "noise": noise,
-            "gamma": 0.0 if gamma is None else gamma,
-        }
         check_settings(seed, num_initial, noise, gamma)
-        wanted = StudyRecord(self.space.to_dict(), maximize, _new_seed(seed), settings)
-        # A strategy that does not exist must not leave a study behind.
-        self._make_strategy(settings["strategy"], wanted.seed, model, strategy_options)
+        if model is not None and not callable(model):
+            raise TypeError(f"Expected `model` to be callable, got {model!r}.")
+        defaults: dict[str, Any] = {
+            "strategy": DEFAULT_STRATEGY,
+            "strategy_options": {},
+            "model": None,
+            "num_initial": 2 * self.space.domain.dim,
+            "noise": None,
+            "gamma": 0.0,
+        }
+        given = {
+            "strategy": strategy,
+            "strategy_options": strategy_options and dict(strategy_options),
+            "model": model and factory_name(model),
+            "num_initial": num_initial,
+            "noise": check_noise(noise),
+            "gamma": gamma,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        wanted = StudyRecord(
+            self.space.to_dict(), maximize, _new_seed(seed), storable(defaults | given)
+        )
+        # A strategy that does not exist must not leave a file behind.
+        settings = defaults | given
+        self._make_strategy(settings, wanted.seed, model)
+        self._storage = Storage(storage)
         stored = self._storage.create_study(wanted)
         check_same_study(stored, wanted, seed, self.storage)
-        given = dict(zip(settings, (strategy, num_initial, noise, gamma), strict=True))
-        settings = stored.settings | {k: v for k, v in given.items() if v is not None}
+        settings = continued(defaults | stored.settings, given)
         self.seed = stored.seed
         self.num_initial: int = settings["num_initial"]
         self.gamma: float = settings["gamma"]
         self._noise: float | None = settings["noise"]
         self._strategy_name: str = settings["strategy"]
         self._own_model = model is not None
-        self.strategy = self._make_strategy(
-            self._strategy_name, self.seed, model, strategy_options
-        )
+        self.strategy = self._make_strategy(settings, self.seed, model)
 
     @classmethod
     def open(cls, storage: str | Path, **settings: Any) -> RobustOptimizer:
@@ -187,7 +208,7 @@ class RobustOptimizer:
         Returns:
             A trial for ``n = 1``, otherwise a list of trials.
         """
-        _check_count("n", n)
+        check_count("n", n)
         trials = self.ask_many(n)
         return trials[0] if n == 1 else trials
 
@@ -233,9 +254,10 @@ class RobustOptimizer:
         Returns:
             The complete trial.
         """
-        number = check_trial(trial)
+        number, point = trial_number(trial)
         value, noise = check_value(value, f"of trial {number}"), check_noise(noise)
-        return self._named(self._storage.finish(number, COMPLETE, value, noise))
+        found = self._storage.finish(number, COMPLETE, value, noise, point=point)
+        return self._named(found)
 
     def fail(self, trial: Trial | int, reason: str) -> Trial:
         """Store that a trial gave no value.
@@ -249,8 +271,9 @@ class RobustOptimizer:
         """
         if not isinstance(reason, str):
             raise TypeError(f"Expected `reason` to be a text, got {reason!r}.")
-        number = check_trial(trial)
-        return self._named(self._storage.finish(number, FAILED, reason=reason))
+        number, point = trial_number(trial)
+        found = self._storage.finish(number, FAILED, reason=reason, point=point)
+        return self._named(found)
 
     def add(
         self,
@@ -290,7 +313,7 @@ class RobustOptimizer:
             predicted value with its uncertainty, and the worst-case curve.
         """
         if after is not None:
-            _check_count("after", after)
+            check_count("after", after)
         trials = self._storage.trials()
         told = [t for t in trials if t.state == COMPLETE]
         data = self._data(told[:after] or trials)
@@ -400,7 +423,7 @@ class RobustOptimizer:
         points: list[Tensor] = []
         origins: list[str] = []
         if num_design:
-            design = self.space.domain.sample(
+            design = self.space.sample(
                 first + num_design, seed=derive_seed(self.seed, "design")
             )
             points += list(design[first:])
@@ -451,20 +474,16 @@ class RobustOptimizer:
         return replace(trial, parameters=self.space.decode(point))
 
     def _make_strategy(
-        self,
-        name: str,
-        seed: int,
-        model: ModelFactory | None,
-        options: Mapping[str, Any] | None,
+        self, settings: Mapping[str, Any], seed: int, model: ModelFactory | None
     ) -> Any:
         """Build the strategy."""
         return make_strategy(
-            name,
+            settings["strategy"],
             self.space.domain,
             maximize=self.maximize,
             model_factory=model,
             seed=derive_seed(seed, "model"),
-            **(options or {}),
+            **settings["strategy_options"],
         )
 
 
@@ -484,15 +503,6 @@ def _as_space(
     )
 
 
-def _check_count(name: str, count: object) -> None:
-    """Raise unless an argument is a number of things."""
-    whole = hasattr(count, "__index__") and not isinstance(count, bool)
-    if not whole or operator.index(count) < 1:  # type: ignore[arg-type]
-        raise InputDataError(
-            f"Expected `{name}` to be a whole number of at least 1, got {count!r}."
-        )
-
-
 def _new_seed(seed: int | None) -> int:
     """The seed, or one from the operating system."""
-    return random.SystemRandom().randrange(2**31) if seed is None else seed
+    return random.SystemRandom().randrange(2**31) if seed is None else int(seed)

@@ -291,11 +291,14 @@ class TestTasks:
             'direction = "minimize"\n'
             "[parameters]\n"
             "layers = {lower = 1, upper = 4, integer = true}\n"
+            "size = {lower = 0.5, upper = 2.5, levels = 5}\n"
             "load = {lower = 1.0, upper = 9.0, uncontrollable = true, log = true}\n"
         )
         space, maximize = tasks.read_domain(path)
         assert not maximize
-        layers, load = space.parameters
+        layers, size, load = space.parameters
+        assert size.values == (0.5, 1.0, 1.5, 2.0, 2.5)
+        assert len(space.domain.x_choices) == 20
         assert layers.integer
         assert layers.values == (1.0, 2.0, 3.0, 4.0)
         assert (load.log, load.uncontrollable, load.values) == (True, True, None)
@@ -310,16 +313,37 @@ class TestTasks:
             ('direction = "minimize"', "at least one uncontrollable"),
             (
                 'direction = "minimize"\n[parameters.a]\nlower = 1',
-                "'a' to have either values or lower and upper",
+                r"\[parameters.a\] to have either `values`, .* it lacks 'upper'",
             ),
             (
+                'direction = "minimize"\n[parameters.a]\nvalues = [1, 2]\nlevels = 3',
+                "it has no use for 'levels'",
+            ),
+            (
+                'direction = "minimize"\n[parameters.a]\nvalues = [1, 2]\n'
+                "integer = true",
+                "it lacks 'lower', 'upper'",
+            ),
+            (
+                'direction = "minimize"\n[parameters.a]\nlower = 1\nupper = 2\n'
+                "levels = 2\ninteger = true",
+                "it has no use for 'levels'",
+            ),
+            (
+                'direction = "minimize"\n[parameters.a]\nlower = 1\nupper = 2\n'
+                "integer = 1",
+                "`integer` is 1",
+            ),
+            ('direction = "minimize"\n[parameters]\na = 3', "it is 3"),
+            ('direction = "minimize"\nparameters = 3', "got parameters = 3"),
+            (
                 'direction = "minimize"\n[parameters.a]\nvalues = [1, 2]\nslow = 1',
-                "'slow': 1",
+                "it has no use for 'slow'",
             ),
             (
                 'direction = "minimize"\n'
                 "[parameters.a]\nvalues = [1, 2]\nlower = 1\nupper = 2",
-                "either values or lower and upper",
+                "it has no use for 'lower', 'upper'",
             ),
         ],
     )

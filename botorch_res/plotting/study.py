@@ -21,8 +21,8 @@ from botorch_res.plotting.figure import (
     new_figure,
 )
 from botorch_res.plotting.slices import Slice, draw_map, make_slices
-from botorch_res.study.parameters import ParameterSpace
 from botorch_res.study.recommendation import StudyRecommendation
+from botorch_res.study.space import ParameterSpace
 from botorch_res.test_functions import RobustTestProblem
 
 if TYPE_CHECKING:

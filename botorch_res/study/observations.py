@@ -9,7 +9,6 @@ import hashlib
 import math
 import operator
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +16,7 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.models.scaled_gp import outcome_scale
-from botorch_res.study.parameters import ParameterSpace
-from botorch_res.study.storage import COMPLETE, FAILED, StudyRecord, Trial
+from botorch_res.study.storage import COMPLETE, FAILED, Trial
 
 # Squares of larger values overflow.
 _LARGEST_VALUE = 1e100
@@ -101,7 +99,8 @@ def check_value(value: object, where: str) -> float:
     Returns:
         The value as a float.
     """
-    number = _as_float(value, f"the value {where}")
+    advice = "If there is no value, use `fail(trial, reason)`."
+    number = _as_float(value, f"the value {where}", advice)
     if not math.isfinite(number):
         raise InputDataError(
             f"Expected the value {where} to be finite, got {number}. If the experiment "
@@ -127,16 +126,17 @@ def check_noise(noise: object) -> float | None:
     """
     if noise is None:
         return None
-    number = _as_float(noise, "the noise")
+    advice = "Leave it out if it is not known."
+    number = _as_float(noise, "the noise, a standard deviation,", advice)
     if not 0 <= number <= _LARGEST_VALUE:
         raise InputDataError(
             "Expected the noise, a standard deviation, to be finite and at least 0, "
-            f"got {number}. Leave it out if it is not known."
+            f"got {number}. {advice}"
         )
     return number
 
 
-def _as_float(value: object, what: str) -> float:
+def _as_float(value: object, what: str, advice: str) -> float:
     """A number, or a tensor or array of one, as a float."""
     content: Any = value
     if hasattr(content, "numel") or hasattr(content, "ndim"):
@@ -145,90 +145,24 @@ def _as_float(value: object, what: str) -> float:
             raise TypeError(f"Expected {what} to be one number, got {size} of them.")
         content = content.item()
     if isinstance(content, (bool, str, complex)) or not hasattr(content, "__float__"):
-        raise TypeError(
-            f"Expected {what} to be a number, got {value!r}. If there is no value, use "
-            "`fail(trial, reason)`."
-        )
+        raise TypeError(f"Expected {what} to be a number, got {value!r}. {advice}")
     return float(content)
 
 
-def check_trial(trial: Trial | int) -> int:
-    """Raise unless a trial was named.
+def trial_number(trial: Trial | int) -> tuple[int, tuple[float, ...] | None]:
+    """Say which trial is meant; raise if none is.
 
     Args:
         trial: The trial, or its number.
 
     Returns:
-        The number.
+        The number, and the point if it is known.
     """
     if isinstance(trial, Trial):
-        return trial.number
+        return trial.number, trial.point
     if isinstance(trial, bool) or not hasattr(trial, "__index__"):
         raise TypeError(
             f"Expected a trial from `ask`, or its number, got {trial!r}. Tell several "
             "trials one by one."
         )
-    return operator.index(trial)
-
-
-def check_settings(
-    seed: int | None, num_initial: int | None, noise: float | None, gamma: float | None
-) -> None:
-    """Raise unless the settings of a study make sense.
-
-    Args:
-        seed: The seed.
-        num_initial: The size of the initial design.
-        noise: The standard deviation of the noise.
-        gamma: The probability of exploiting.
-    """
-    check_noise(noise)
-    for name, value, kind, lowest, highest, expectation in (
-        ("seed", seed, int, 0, 2**63 - 1, "a whole number from 0 to 2**63 - 1"),
-        ("num_initial", num_initial, int, 1, math.inf, "a whole number of at least 1"),
-        ("gamma", gamma, (int, float), 0, 1, "a probability from 0 to 1"),
-    ):
-        fits = isinstance(value, kind) and lowest <= value <= highest
-        if value is not None and not fits:
-            raise InputDataError(
-                f"Expected `{name}` to be {expectation}, got {value!r}."
-            )
-
-
-def check_same_study(
-    stored: StudyRecord, wanted: StudyRecord, seed: int | None, path: Path | None
-) -> None:
-    """Raise if the study in a file is another one.
-
-    Args:
-        stored: The study in the file.
-        wanted: The study that the user describes.
-        seed: The seed that the user gave, if any.
-        path: The file.
-    """
-    advice = (
-        f"Use another file for another study, or RobustOptimizer.open({str(path)!r}) "
-        "to go on with this one."
-    )
-    if stored.space != wanted.space:
-        before, now = (
-            ParameterSpace.from_dict(r.space).describe() for r in (stored, wanted)
-        )
-        raise InputDataError(
-            f"The study in {path} has another domain: {before}. You gave {now}. "
-            f"{advice}"
-        )
-    if stored.maximize != wanted.maximize:
-        before, now = (
-            f"to {'maximise' if record.maximize else 'minimise'} the worst case "
-            f"(maximize={record.maximize})"
-            for record in (stored, wanted)
-        )
-        raise InputDataError(
-            f"The study in {path} is {before}; you asked {now}. {advice}"
-        )
-    if seed is not None and stored.seed != seed:
-        raise InputDataError(
-            f"The study in {path} has the seed {stored.seed}, you gave {seed}. Leave "
-            f"the seed out to go on with the study. {advice}"
-        )
+    return operator.index(trial), None

@@ -10,7 +10,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.strategies.recommendation import Recommendation, worst_case_band
-from botorch_res.study.parameters import ParameterSpace
+from botorch_res.study.space import ParameterSpace
 
 _NUM_POINTS = 101
 

@@ -8,7 +8,9 @@ next loop sees that their owner is gone and evaluates them again.
 
 from __future__ import annotations
 
+import inspect
 import os
+import pickle
 import socket
 import sys
 import warnings
@@ -19,6 +21,7 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
+    ProcessPoolExecutor,
     wait,
 )
 from contextlib import contextmanager
@@ -30,6 +33,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res.study.observations import check_noise, check_value
+from botorch_res.study.settings import check_count
 from botorch_res.study.storage import RUNNING, Trial
 
 if TYPE_CHECKING:
@@ -78,10 +82,9 @@ def run_study(
         ("max_attempts", max_attempts),
         ("max_failures", max_failures),
     ):
-        if number is not None and number < 1:
-            raise InputDataError(f"Expected `{name}` of at least 1, got {number}.")
-    if not callable(function):
-        raise TypeError(f"Expected `function` to be callable, got {function!r}.")
+        if number is not None:
+            check_count(name, number)
+    _check_function(optimizer, function, executor)
     engine = _Inline() if executor is None else executor
     loop = _Loop(optimizer, function, engine, max_attempts, max_failures)
     parallel = num_parallel or _num_workers(executor)
@@ -176,10 +179,7 @@ class _Loop:
         """Store the outcome of an evaluation, which is under way until then."""
         trial = self.under_way[future]
         try:
-            result = future.result()
-            value, noise = result if isinstance(result, tuple) else (result, None)
-            value = check_value(value, f"of trial {trial.number}")
-            noise = check_noise(noise)
+            value, noise = _value_and_noise(future.result(), trial)
         except _LOST as error:
             raise self._breakdown(error) from error
         except Exception as error:
@@ -228,6 +228,53 @@ class _Loop:
 def _is_lost(future: Future[Any]) -> bool:
     """Whether the outcome of an evaluation that is over will never be known."""
     return future.cancelled() or isinstance(future.exception(), _LOST)
+
+
+def _check_function(
+    optimizer: RobustOptimizer, function: Callable[..., Any], executor: Executor | None
+) -> None:
+    """Raise if a function cannot be evaluated anywhere, before a trial is spent."""
+    if not callable(function):
+        raise TypeError(f"Expected `function` to be callable, got {function!r}.")
+    names = [parameter.name for parameter in optimizer.space.parameters]
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # Some functions written in C do not tell.
+        signature = None
+    if signature is not None:
+        try:
+            if optimizer.space.named:
+                signature.bind(**dict.fromkeys(names))
+            else:
+                signature.bind(None)
+        except TypeError as error:
+            call = ", ".join(f"{name}=..." for name in names)
+            raise TypeError(
+                "Expected `function` to be callable as "
+                f"function({call if optimizer.space.named else 'z'}), but it has the "
+                f"signature {signature}: {error}."
+            ) from error
+    if isinstance(executor, ProcessPoolExecutor):
+        try:
+            pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TypeError(
+                f"Other processes cannot get the function {function!r} ({error}). "
+                "Define it with `def` in a module of its own, and import it."
+            ) from error
+
+
+def _value_and_noise(result: Any, trial: Trial) -> tuple[float, float | None]:
+    """What a function returned, checked."""
+    if not isinstance(result, tuple):
+        result = (result, None)
+    if len(result) != 2:
+        raise TypeError(
+            "Expected the function to return the value, or the value and the standard "
+            f"deviation of its noise, got {len(result)} things: {result!r}."
+        )
+    value, noise = result
+    return check_value(value, f"of trial {trial.number}"), check_noise(noise)
 
 
 def evaluate(

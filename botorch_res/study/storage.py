@@ -64,6 +64,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 SCHEMA_VERSION = len(MIGRATIONS)
 # Seconds to wait for another process's transaction.
 _TIMEOUT = 60.0
+# What SQLite says of a file, and what it means for a study.
+_FILE_ERRORS = {
+    "not a database": "is not the file of a study",
+    "malformed": "is damaged. Go on with a backup; `sqlite3 FILE .recover` may save "
+    "what is readable",
+    "readonly": "cannot be written. A study needs that even to be read: copy it to a "
+    "folder of yours",
+    "locked": f"has been locked by another program for {_TIMEOUT:.0f} s. Close it",
+}
 
 
 @dataclass(frozen=True)
@@ -240,6 +249,7 @@ class Storage:
         value: float | None = None,
         noise: float | None = None,
         reason: str | None = None,
+        point: tuple[float, ...] | None = None,
     ) -> Trial:
         """Store the end of a running trial.
 
@@ -249,12 +259,13 @@ class Storage:
             value: The value.
             noise: The standard deviation of its noise.
             reason: Why it failed.
+            point: The trial's point, if it is known, which must be the stored one.
 
         Returns:
             The trial.
         """
         with self._transaction() as connection:
-            _running_trial(connection, number)
+            _check_running(connection, number, point)
             connection.execute(
                 "UPDATE trials SET state = ?, value = ?, noise = ?, reason = ?, "
                 "finished = ?, owner = NULL WHERE number = ?",
@@ -316,11 +327,12 @@ class Storage:
                 with _committing(connection):
                     yield connection
             except sqlite3.DatabaseError as error:
-                if "not a database" not in str(error):
-                    raise
-                raise InputDataError(
-                    f"{self.path} is not the file of a study ({error})."
-                ) from error
+                for cause, consequence in _FILE_ERRORS.items():
+                    if cause in str(error):
+                        raise InputDataError(
+                            f"{self.path} {consequence} ({error})."
+                        ) from error
+                raise
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring the schema up to date."""
@@ -410,8 +422,10 @@ def _insert(connection: sqlite3.Connection, number: int, trial: NewTrial) -> Non
     )
 
 
-def _running_trial(connection: sqlite3.Connection, number: int) -> None:
-    """Raise unless a trial is running."""
+def _check_running(
+    connection: sqlite3.Connection, number: int, point: tuple[float, ...] | None
+) -> None:
+    """Raise unless a trial is running, at the given point."""
     found = _read_trials(connection, "WHERE number = ?", number)
     if not found:
         raise InputDataError(
@@ -420,6 +434,12 @@ def _running_trial(connection: sqlite3.Connection, number: int) -> None:
             "or use `add` for a point of your own."
         )
     (trial,) = found
+    if point is not None and point != trial.point:
+        raise InputDataError(
+            f"Trial {number} of this study is at {list(trial.point)}, yours is at "
+            f"{list(point)}: it belongs to another study. Use `add` to store its value "
+            "here, too."
+        )
     if trial.state == COMPLETE:
         raise InputDataError(
             f"Trial {number} has the value {trial.value} already, told at "

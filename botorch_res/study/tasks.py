@@ -13,16 +13,11 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res.domain import RobustDomain
-from botorch_res.study.parameters import (
-    Choice,
-    Integer,
-    Parameter,
-    ParameterSpace,
-    Range,
-)
+from botorch_res.study.parameters import Choice, Integer, Parameter, Range
+from botorch_res.study.space import ParameterSpace
 
-# What may stand in the table of a parameter.
-_KEYS = {"lower", "upper", "values", "integer", "log", "unit", "uncontrollable"}
+# What may stand in the table of every parameter.
+_KEYS = {"log", "unit", "uncontrollable"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +72,11 @@ def read_domain(path: Path) -> tuple[ParameterSpace, bool]:
             f"{sorted(content)}."
         )
     tables = content.get("parameters", {})
+    if not isinstance(tables, Mapping):
+        raise InputDataError(
+            f"Expected {path} to have a table [parameters.NAME] for each parameter, "
+            f"got parameters = {tables!r}."
+        )
     parameters = [_parameter(name, table) for name, table in tables.items()]
     return ParameterSpace(parameters), direction == "maximize"
 
@@ -123,17 +123,32 @@ def load_task(problem: str, domain_file: Path | None) -> Task:
     return Task(function, space, maximize)
 
 
-def _parameter(name: str, table: Mapping[str, Any]) -> Parameter:
+def _parameter(name: str, table: Any) -> Parameter:
     """A parameter from its table."""
-    unknown = set(table) - _KEYS
-    finite = "values" in table
-    if unknown or finite == ({"lower", "upper"} <= set(table)):
-        raise InputDataError(
-            f"Expected parameter {name!r} to have either values or lower and upper, "
-            f"and of {', '.join(sorted(_KEYS))} no others, got {dict(table)}."
-        )
+    expectation = (
+        f"Expected [parameters.{name}] to have either `values`, or `lower` and `upper` "
+        "(with `integer = true` for whole numbers, or with a number of `levels`); and, "
+        f"if need be, {', '.join(sorted(_KEYS))}"
+    )
+    if not isinstance(table, Mapping):
+        raise InputDataError(f"{expectation}; it is {table!r}.")
     content = dict(table)
     integer = content.pop("integer", False)
-    if finite:
-        return Choice(name, content.pop("values"), **content)
-    return (Integer if integer else Range)(name, **content)
+    if not isinstance(integer, bool):
+        raise InputDataError(f"{expectation}; `integer` is {integer!r}.")
+    needed = {"values"} if "values" in content and not integer else {"lower", "upper"}
+    possible = needed | _KEYS
+    if "values" not in content and not integer:
+        possible = possible | {"levels"}
+    for problem, keys in (
+        ("lacks", needed - set(content)),
+        ("has no use for", set(content) - possible),
+    ):
+        if keys:
+            raise InputDataError(
+                f"{expectation}; it {problem} {', '.join(map(repr, sorted(keys)))}: "
+                f"{dict(table)}."
+            )
+    if integer:
+        return Integer(name, **content)
+    return (Choice if "values" in content else Range)(name, **content)

@@ -14,6 +14,7 @@ from botorch_res.study.storage import Trial
 # Columns on either side of the parameters.
 _BEFORE = ("number", "state")
 _AFTER = ("value", "noise", "reason", "origin", "seed", "attempts", "asked", "finished")
+OTHER_COLUMNS = (*_BEFORE, *_AFTER)
 
 
 class TrialTable(Sequence[Trial]):
@@ -55,7 +56,7 @@ class TrialTable(Sequence[Trial]):
         """One dictionary for each trial, with the table's columns as keys."""
         table = []
         for trial in self._trials:
-            content = {name: getattr(trial, name) for name in (*_BEFORE, *_AFTER)}
+            content = {name: getattr(trial, name) for name in OTHER_COLUMNS}
             table.append({**content, **(trial.parameters or {})})
         return [{name: row[name] for name in self.columns} for row in table]
 

@@ -1,18 +1,18 @@
-import json
+import itertools
 import math
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_res import RobustDomain
 from botorch_res.study.parameters import (
     Choice,
     Integer,
     Parameter,
-    ParameterSpace,
     Range,
 )
 
@@ -20,7 +20,6 @@ FRICTION = Range("friction", 0.1, 0.2)
 FORCE = Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)
 LAYERS = Integer("layers", 1, 4)
 RATE = Range("rate", 1e-6, 1e-2, log=True, unit="1/s")
-SPEED = Range("speed", -1.0, 3.0, uncontrollable=True)
 
 
 class TestParameter:
@@ -51,6 +50,59 @@ class TestParameter:
         ]
         assert isinstance(FORCE.decode(300.0), int)
 
+    def test_levels_in_equal_steps(self):
+        parameter = Range("p", 0.1, 0.2, levels=5, unit="m", uncontrollable=True)
+        assert parameter.values == (0.1, 0.125, 0.15, 0.175, 0.2)
+        assert (parameter.unit, parameter.uncontrollable) == ("m", True)
+        assert isinstance(parameter.decode(0.1251), float)
+        assert parameter.decode(0.1251) == parameter.values[1]
+
+    def test_levels_in_equal_factors(self):
+        parameter = Range("p", 1e-6, 1e-2, levels=np.int64(5), log=True)
+        assert parameter.values == pytest.approx((1e-6, 1e-5, 1e-4, 1e-3, 1e-2))
+        assert (parameter.values[0], parameter.values[-1]) == (1e-6, 1e-2)
+        for value in parameter.values:
+            assert parameter.decode(parameter.encode(value)) == value
+
+    @pytest.mark.parametrize("log", [False, True])
+    @given(st.integers(2, 300), st.floats(1e-9, 1e9), st.floats(1.001, 1e6))
+    def test_levels_increase_and_stay_inside(self, log, levels, lower, factor):
+        values = Range("p", lower, lower * factor, levels=levels, log=log).values
+        assert len(values) == levels
+        assert all(a < b for a, b in itertools.pairwise(values))
+        assert (values[0], values[-1]) == (lower, lower * factor)
+
+    def test_numbers_of_other_libraries_become_plain(self):
+        assert Range("a", np.float32(0), Fraction(1, 2)) == Range("a", 0.0, 0.5)
+        assert Choice("a", np.array([1, 2, 4])) == Choice("a", [1, 2, 4])
+        assert isinstance(Choice("a", np.array([1, 2, 4])).decode(4.0), int)
+        assert type(Integer("a", np.int64(1), np.int64(3)).lower) is int
+        for number in (Range("a", np.float32(0), 1).lower, *LAYERS.values):
+            assert type(number) is float
+
+    @pytest.mark.parametrize(
+        ("parameter", "expected"),
+        [
+            (Range("a", 0, 1), [0.0, 0.3, 0.999]),
+            (Choice("a", [7, 1, 3]), [7.0, 7.0, 3.0]),
+            (Range("a", 1, 100, levels=3, log=True), [0.0, 0.0, math.log(100)]),
+        ],
+    )
+    def test_spread(self, parameter, expected):
+        unit = torch.tensor([0.0, 0.3, 0.999], dtype=torch.double)
+        assert parameter.spread(unit).tolist() == pytest.approx(expected)
+
+    @pytest.mark.parametrize(
+        ("parameter", "expected"),
+        [
+            (RATE, "rate [1/s] from 1e-06 to 0.01 (log)"),
+            (FORCE, "force [kN] in {200, 300, 350} (uncontrollable)"),
+            (Range("a", 0, 1, levels=11), "a from 0 to 1 (11 values)"),
+        ],
+    )
+    def test_describe(self, parameter, expected):
+        assert parameter.describe() == expected
+
     def test_label(self):
         assert FORCE.label() == "force [kN]"
         assert FRICTION.label() == "friction"
@@ -73,113 +125,27 @@ class TestParameter:
                 UnsupportedError,
                 "1000001. Use a `Range`",
             ),
+            (lambda: Range("a", 0, 1, levels=1), InputDataError, "from 2 to 10000"),
+            (lambda: Range("a", 0, 1, levels=10001), InputDataError, "got 10001"),
+            (
+                lambda: Range("a", 1, 1 + 1e-11, levels=101),
+                InputDataError,
+                "101 levels of parameter 'a' .* Count from another zero",
+            ),
+            (lambda: Range("a", 0, 1, levels=5.0), InputDataError, "got 5.0"),
+            (lambda: Range("a", 0, 1, levels=True), InputDataError, "got True"),
+            (lambda: Range("a", 0, 1, log="yes"), TypeError, "`log` .*bool, got 'yes'"),
+            (lambda: Range("a", 0, 1, unit=3), TypeError, "`unit` .* str, got 3"),
+            (
+                lambda: Range("a", 0, 1, uncontrollable="true"),
+                TypeError,
+                "`uncontrollable` of parameter 'a'",
+            ),
         ],
     )
     def test_errors_say_what_to_do(self, build, error, message):
         with pytest.raises(error, match=message):
             build()
-
-
-class TestParameterSpace:
-    @pytest.mark.parametrize(
-        "parameters",
-        [
-            [FRICTION, FORCE],
-            [FORCE, RATE, FRICTION],
-            [LAYERS, Choice("size", [1.0, 2.5]), SPEED],
-            [SPEED, LAYERS],
-        ],
-    )
-    def test_round_trips(self, parameters):
-        space = ParameterSpace(parameters)
-        stored = ParameterSpace.from_dict(json.loads(json.dumps(space.to_dict())))
-        assert stored.to_dict() == space.to_dict()
-        assert stored.parameters == space.parameters
-        for z in space.domain.sample(20, seed=0):
-            values = space.decode(z)
-            assert list(values) == [p.name for p in parameters]
-            torch.testing.assert_close(space.encode(values), z)
-            torch.testing.assert_close(stored.encode(list(values.values())), z)
-
-    def test_columns(self):
-        space = ParameterSpace([FORCE, RATE, FRICTION])
-        assert space.domain.uncontrollable == (0,)
-        assert space.x_names == ["rate", "friction"]
-        assert space.theta_names == ["force"]
-        assert space.domain.theta_choices.tolist() == [[200.0], [300.0], [350.0]]
-        assert space.domain.x_choices is None
-        assert space.domain.bounds[:, 1].tolist() == [math.log(1e-6), math.log(1e-2)]
-
-    def test_finite_parameters_span_all_combinations(self):
-        space = ParameterSpace([LAYERS, SPEED, Choice("size", [1.0, 2.5])])
-        assert space.domain.x_choices.tolist() == [
-            [float(i), size] for i in range(1, 5) for size in (1.0, 2.5)
-        ]
-
-    @pytest.mark.parametrize(
-        ("parameters", "error", "message"),
-        [
-            ([FRICTION], InputDataError, "one uncontrollable parameter, got none"),
-            ([SPEED], InputDataError, "one controllable parameter, got none"),
-            ([SPEED, SPEED], InputDataError, "distinct parameter names"),
-            ([FRICTION, LAYERS, SPEED], UnsupportedError, r"\(friction\).*\(layers\)"),
-            (
-                [Integer("a", 0, 200), Integer("b", 0, 200), SPEED],
-                UnsupportedError,
-                "40401 combinations",
-            ),
-        ],
-    )
-    def test_bad_spaces(self, parameters, error, message):
-        with pytest.raises(error, match=message):
-            ParameterSpace(parameters)
-
-    @pytest.mark.parametrize(
-        ("values", "error", "message"),
-        [
-            ({"friction": 0.3, "force": 200}, InputDataError, "0.3 lies outside.*0.2"),
-            (
-                {"friction": 0.1, "force": 260},
-                InputDataError,
-                "nearest are 300 and 200",
-            ),
-            ({"friction": math.nan, "force": 200}, InputDataError, "nan lies outside"),
-            ({"friction": 0.1}, InputDataError, "friction, force, got friction"),
-            ({}, InputDataError, "got none"),
-            ([0.1], InputDataError, "2 values, for friction, force, got 1"),
-            ({"friction": "0.1", "force": 200}, TypeError, "number.*got '0.1'"),
-            ({"friction": True, "force": 200}, TypeError, "got True"),
-        ],
-    )
-    def test_bad_values(self, values, error, message):
-        with pytest.raises(error, match=message):
-            ParameterSpace([FRICTION, FORCE]).encode(values)
-
-    def test_plain_domain(self):
-        bounds = torch.tensor([[0.0, -1.0, 5.0], [1.0, 1.0, 9.0]])
-        domain = RobustDomain(bounds, [2, 0], theta_choices=torch.tensor([[5.5, 0.5]]))
-        space = ParameterSpace.from_domain(domain)
-        assert not space.named
-        assert [p.name for p in space.parameters] == ["theta2", "x1", "theta1"]
-        assert space.x_names == ["x1"]
-        assert space.theta_names == ["theta1", "theta2"]
-        assert space.domain.bounds.dtype == torch.double
-        z = torch.tensor([0.5, 0.25, 5.5], dtype=torch.double)
-        assert space.decode(z) == {"theta2": 0.5, "x1": 0.25, "theta1": 5.5}
-        assert torch.equal(space.encode(z), z)
-        with pytest.raises(
-            InputDataError, match=r"1 choices .*nearest is \[5.5, 0.5\]"
-        ):
-            space.encode([0.5, 0.25, 6.0])
-        stored = ParameterSpace.from_dict(json.loads(json.dumps(space.to_dict())))
-        assert stored.to_dict() == space.to_dict()
-
-
-def test_describe():
-    assert ParameterSpace([RATE, FORCE]).describe() == (
-        "rate [1/s] from 1e-06 to 0.01 (log), "
-        "force [kN] from 200 to 350 (3 values) (uncontrollable)"
-    )
 
 
 def test_parameters_are_values():

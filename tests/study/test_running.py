@@ -104,18 +104,32 @@ class TestSequential:
 
         def moody(friction, force):
             calls.append(friction)
-            outcomes = [1.0, float("nan"), "text", torch.zeros(3), (1.0, -1.0)]
-            if len(calls) == 6:
+            outcomes = [
+                1.0,
+                float("nan"),
+                "text",
+                torch.zeros(3),
+                (1.0, -1.0),
+                (1, 2, 3),
+            ]
+            if len(calls) == 7:
                 raise ZeroDivisionError("no friction")
-            return outcomes[len(calls) - 1] if len(calls) < 6 else 2.0
+            return outcomes[len(calls) - 1] if len(calls) < 7 else 2.0
 
         optimizer = make()
-        optimizer.run(moody, 7, progress=False)
-        assert states(optimizer) == ["complete", *["failed"] * 5, "complete"]
-        reasons = [t.reason for t in optimizer.trials[1:6]]
+        optimizer.run(moody, 8, progress=False)
+        assert states(optimizer) == ["complete", *["failed"] * 6, "complete"]
+        reasons = [t.reason for t in optimizer.trials[1:7]]
         for reason, expected in zip(
             reasons,
-            ["got nan", "got 'text'", "got 3 of", "got -1.0", "ZeroDivisionError: no"],
+            [
+                "got nan",
+                "got 'text'",
+                "got 3 of",
+                "got -1.0",
+                "got 3 things: (1, 2, 3)",
+                "ZeroDivisionError: no",
+            ],
             strict=True,
         ):
             assert expected in reason
@@ -126,10 +140,10 @@ class TestSequential:
             RepeatedFailureError, match=r"4 evaluations .* trial 3, wit"
         ):
             optimizer.run(
-                lambda: None, 20, progress=False, max_failures=4
-            )  # no arguments
+                lambda **parameters: 1 / 0, 20, progress=False, max_failures=4
+            )
         assert states(optimizer) == ["failed"] * 4
-        assert "unexpected keyword argument" in optimizer.trials[0].reason
+        assert optimizer.trials[0].reason == "ZeroDivisionError: division by zero"
 
     def test_stops_when_every_value_is_bad(self):
         optimizer = make()
@@ -181,16 +195,47 @@ class TestSequential:
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [
-            ({"budget": 0}, InputDataError, "`budget` of at least 1, got 0"),
-            ({"num_parallel": 0}, InputDataError, "`num_parallel` of at least 1"),
+            ({"budget": 0}, InputDataError, "`budget` .* at least 1, got 0"),
+            ({"budget": 2.5}, InputDataError, "`budget` .* whole number .* got 2.5"),
+            ({"budget": "5"}, InputDataError, "`budget` .* whole number .* got '5'"),
+            ({"num_parallel": 0}, InputDataError, "`num_parallel` .* at least 1"),
             ({"max_attempts": 0}, InputDataError, "`max_attempts`"),
+            ({"max_failures": 0}, InputDataError, "`max_failures`"),
             ({"function": 3}, TypeError, "`function` to be callable, got 3"),
+            (
+                {"function": lambda friction, load: 1.0},
+                TypeError,
+                r"force=\.\.\.\), .* signature \(friction, load\): missing",
+            ),
+            (
+                {"function": functions.point},
+                TypeError,
+                r"signature \(z\): missing a required argument: 'z'",
+            ),
         ],
     )
     def test_bad_arguments(self, arguments, error, message):
         optimizer = make()
         with pytest.raises(error, match=message):
             optimizer.run(**{"function": functions.press, "budget": 2} | arguments)
+        assert len(optimizer.trials) == 0
+
+    def test_functions_of_points_take_one_argument(self):
+        optimizer = make(domain=DOMAIN)
+        with pytest.raises(TypeError, match=r"callable as function\(z\), but .* force"):
+            optimizer.run(functions.press, 2, progress=False)
+        assert len(optimizer.trials) == 0
+        optimizer.run(min, 2, progress=False)  # which does not tell its signature
+        for trial in optimizer.trials:
+            assert trial.value == min(trial.point)
+
+    def test_functions_that_processes_cannot_get(self):
+        optimizer = make()
+        with (
+            ProcessPoolExecutor(1) as executor,
+            pytest.raises(TypeError, match="in a module of its own, and import it"),
+        ):
+            optimizer.run(lambda friction, force: 1.0, 2, executor, progress=False)
         assert len(optimizer.trials) == 0
 
 

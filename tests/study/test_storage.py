@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,16 @@ class TestTrials:
             storage.finish(2, COMPLETE, value=1.5)
         assert storage.trials() == before
 
+    def test_a_trial_of_another_study(self, storage):
+        storage.add(0, [new(0.1, 0.2)])
+        before = storage.trials()
+        with pytest.raises(
+            InputDataError, match=r"is at \[0.1, 0.2\], yours is at \[0."
+        ):
+            storage.finish(0, COMPLETE, value=1.0, point=(0.1, 0.3))
+        assert storage.trials() == before
+        assert storage.finish(0, COMPLETE, value=1.0, point=(0.1, 0.2)).value == 1.0
+
     def test_owners(self, storage):
         storage.add(0, [new(0.1, owner="old"), new(0.2)])
         assert not storage.take_over(0, "other", "new")
@@ -152,6 +163,35 @@ class TestFile:
             Storage(tmp_path / "missing.db", must_exist=True)
         with pytest.raises(InputDataError, match="Does its folder exist"):
             Storage(tmp_path / "nowhere" / "study.db")
+
+    def test_a_damaged_file(self, tmp_path):
+        storage = Storage(tmp_path / "study.db")
+        for _ in range(100):
+            storage.append(new(0.1, value=1.0))
+        content = storage.path.read_bytes()
+        storage.path.write_bytes(content[: len(content) // 2])
+        with pytest.raises(InputDataError, match=r"study\.db is damaged. Go on with"):
+            Storage(storage.path)
+
+    def test_a_locked_file(self, tmp_path, monkeypatch):
+        storage = Storage(tmp_path / "study.db")
+        monkeypatch.setattr("botorch_res.study.storage._TIMEOUT", 0.01)
+        with closing(sqlite3.connect(storage.path)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(InputDataError, match="locked by another program"):
+                storage.append(new(0.1))
+        assert storage.append(new(0.1)) == 0
+
+    def test_a_file_that_cannot_be_written(self, tmp_path, monkeypatch):
+        storage = Storage(tmp_path / "study.db")
+        connect = sqlite3.connect
+        monkeypatch.setattr(
+            sqlite3,
+            "connect",
+            lambda path, **k: connect(f"file:{path}?mode=ro", uri=True, **k),
+        )
+        with pytest.raises(InputDataError, match=r"cannot be written.* .*copy it to a"):
+            storage.append(new(0.1))
 
     def test_other_errors_pass(self, tmp_path):
         storage = Storage(tmp_path / "study.db")

@@ -1,0 +1,161 @@
+"""The settings of a study: what makes sense, what is stored, and how they go on."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import UserInputWarning
+
+from botorch_res.study.observations import check_noise
+from botorch_res.study.parameters import is_number
+from botorch_res.study.space import ParameterSpace
+from botorch_res.study.storage import StudyRecord
+
+
+def check_count(name: str, count: object) -> None:
+    """Raise unless an argument is a number of things.
+
+    Args:
+        name: The argument's name.
+        count: Its value.
+    """
+    if not _is_whole(count) or count < 1:  # type: ignore[operator]
+        raise InputDataError(
+            f"Expected `{name}` to be a whole number of at least 1, got {count!r}."
+        )
+
+
+def check_settings(
+    seed: int | None, num_initial: int | None, noise: float | None, gamma: float | None
+) -> None:
+    """Raise unless the settings of a study make sense.
+
+    Args:
+        seed: The seed.
+        num_initial: The size of the initial design.
+        noise: The standard deviation of the noise.
+        gamma: The probability of exploiting.
+    """
+    check_noise(noise)
+    if num_initial is not None:
+        check_count("num_initial", num_initial)
+    if seed is not None and not (_is_whole(seed) and 0 <= seed < 2**63):
+        raise InputDataError(
+            f"Expected `seed` to be a whole number from 0 to 2**63 - 1, got {seed!r}."
+        )
+    if gamma is not None and not (is_number(gamma) and 0 <= gamma <= 1):
+        raise InputDataError(
+            f"Expected `gamma` to be a probability from 0 to 1, got {gamma!r}."
+        )
+
+
+def _is_whole(value: object) -> bool:
+    """Whether a value is a whole number, and not a truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_same_study(
+    stored: StudyRecord, wanted: StudyRecord, seed: int | None, path: Path | None
+) -> None:
+    """Raise if the study in a file is another one.
+
+    Args:
+        stored: The study in the file.
+        wanted: The study that the user describes.
+        seed: The seed that the user gave, if any.
+        path: The file.
+    """
+    advice = (
+        f"Use another file for another study, or RobustOptimizer.open({str(path)!r}) "
+        "to go on with this one."
+    )
+    if stored.space != wanted.space:
+        before, now = (
+            ParameterSpace.from_dict(r.space).describe() for r in (stored, wanted)
+        )
+        raise InputDataError(
+            f"The study in {path} has another domain: {before}. You gave {now}. "
+            f"{advice}"
+        )
+    if stored.maximize != wanted.maximize:
+        before, now = (
+            f"to {'maximise' if record.maximize else 'minimise'} the worst case "
+            f"(maximize={record.maximize})"
+            for record in (stored, wanted)
+        )
+        raise InputDataError(
+            f"The study in {path} is {before}; you asked {now}. {advice}"
+        )
+    if seed is not None and stored.seed != seed:
+        raise InputDataError(
+            f"The study in {path} has the seed {stored.seed}, you gave {seed}. Leave "
+            f"the seed out to go on with the study. {advice}"
+        )
+
+
+def factory_name(factory: Callable[..., Any]) -> str:
+    """Name a model factory, for people.
+
+    Args:
+        factory: A function, or an object that can be called.
+
+    Returns:
+        The name of the function, or of the object's class.
+    """
+    return str(getattr(factory, "__qualname__", type(factory).__qualname__))
+
+
+def storable(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as a study keeps them.
+
+    Args:
+        settings: The settings.
+
+    Returns:
+        Those that are plain numbers and texts, or lists and tables of them.
+    """
+    kept = {
+        name: int(value) if isinstance(value, Integral) else value
+        for name, value in settings.items()
+    }
+    kept["gamma"] = float(kept["gamma"])
+    try:
+        json.dumps(kept["strategy_options"])
+    except TypeError as error:
+        warnings.warn(
+            f"The strategy's options {kept['strategy_options']} cannot be stored with "
+            f"the study ({error}). Give them again when it is reopened.",
+            UserInputWarning,
+            stacklevel=3,
+        )
+        kept["strategy_options"] = {}
+    return kept
+
+
+def continued(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with which a study goes on.
+
+    Args:
+        stored: Its settings so far.
+        given: Settings that the user gives now.
+
+    Returns:
+        The given ones, and the stored ones for the rest.
+    """
+    settings = {**stored, **given}
+    if settings["strategy"] != stored["strategy"]:
+        settings["strategy_options"] = given.get("strategy_options", {})
+    if stored["model"] is not None and "model" not in given:
+        warnings.warn(
+            f"The study was begun with the model {stored['model']} and goes on with "
+            "the default one. Give the same `model` to go on as before.",
+            UserInputWarning,
+            stacklevel=3,
+        )
+    return settings

@@ -1,0 +1,340 @@
+r"""The space that parameters span: points for the model, names for the engineer.
+
+The engineer thinks of ``friction`` from 0.1 to 0.2 and of a ``force`` of 200, 300 or
+350 kN; the model thinks of columns. A ``ParameterSpace`` translates: each parameter is
+a column of a ``RobustDomain``, logarithmic if it asks for it.
+
+    >>> ParameterSpace(
+    ...     [
+    ...         Range("friction", 0.1, 0.2, levels=101),  # beside an integer: a list
+    ...         Integer("layers", 1, 4),
+    ...         Range("load", 1.0, 100.0, unit="kN", log=True, uncontrollable=True),
+    ...     ]
+    ... )
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.utils.sampling import draw_sobol_samples
+from torch import Tensor
+
+from botorch_res.domain import RobustDomain
+from botorch_res.study.parameters import MAX_COMBINATIONS, Parameter, is_number
+from botorch_res.study.trials import OTHER_COLUMNS
+
+# The largest number of pairs where both parts of a space are finite. A suggestion
+# compares all pairs, at about 0.1 ms for each of them.
+MAX_PAIRS = 1_000_000
+# The numbers of levels that a message proposes.
+_LEVELS = (101, 51, 21, 11, 5)
+
+
+class ParameterSpace:
+    """Parameters and the domain that they span.
+
+    Attributes:
+        parameters: One parameter for each column of the domain.
+        domain: The domain, in the model's coordinates and double precision.
+        named: Whether the parameters were named by the user.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        """Span the domain of named parameters.
+
+        The controllable parameters must be ranges, all of them, or have finitely many
+        values, all of them; and so must the uncontrollable ones. Ranges that stand
+        beside integers or lists take ``levels``.
+
+        Args:
+            parameters: The parameters, at least one controllable and one not.
+        """
+        self.parameters = tuple(parameters)
+        self.named = True
+        names = [parameter.name for parameter in self.parameters]
+        if len(set(names)) < len(names):
+            raise InputDataError(f"Expected distinct parameter names, got {names}.")
+        if taken := [name for name in names if name in OTHER_COLUMNS]:
+            raise InputDataError(
+                f"The table of trials has a column {taken[0]!r} already. Give the "
+                f"parameter another name, such as '{taken[0]}_setting'."
+            )
+        theta = [i for i, p in enumerate(self.parameters) if p.uncontrollable]
+        x = [i for i, p in enumerate(self.parameters) if not p.uncontrollable]
+        if not theta or not x:
+            missing = "controllable" if theta else "uncontrollable"
+            raise InputDataError(
+                f"Expected at least one {missing} parameter, got none among {names}. "
+                "Mark the parameters that nature chooses with `uncontrollable=True`."
+            )
+        bounds = torch.tensor(
+            [
+                [p.encode(p.lower) for p in self.parameters],
+                [p.encode(p.upper) for p in self.parameters],
+            ],
+            dtype=torch.double,
+        )
+        self.domain = RobustDomain(
+            bounds,
+            theta,
+            _combinations("controllable", [self.parameters[i] for i in x]),
+            _combinations("uncontrollable", [self.parameters[i] for i in theta]),
+        )
+        sizes = [
+            1 if choices is None else len(choices)
+            for choices in (self.domain.x_choices, self.domain.theta_choices)
+        ]
+        if math.prod(sizes) > MAX_PAIRS:
+            raise UnsupportedError(
+                f"The {sizes[0]} combinations of controllable and the {sizes[1]} of "
+                f"uncontrollable parameters make {math.prod(sizes)} pairs, more than "
+                f"{MAX_PAIRS}. Use fewer levels or coarser lists, or only ranges, "
+                "without levels, for one of the two."
+            )
+
+    @classmethod
+    def from_domain(cls, domain: RobustDomain) -> ParameterSpace:
+        """Name the columns of a domain ``x1, x2, ...`` and ``theta1, theta2, ...``.
+
+        Args:
+            domain: The domain.
+
+        Returns:
+            The space.
+        """
+        space = cls.__new__(cls)
+        space.domain = domain.to(dtype=torch.double, device="cpu")
+        space.named = False
+        names = dict(
+            itertools.chain(
+                ((i, f"x{k}") for k, i in enumerate(domain.controllable, 1)),
+                ((i, f"theta{k}") for k, i in enumerate(domain.uncontrollable, 1)),
+            )
+        )
+        lower, upper = space.domain.bounds.tolist()
+        space.parameters = tuple(
+            Parameter(
+                names[i], lower[i], upper[i], uncontrollable=i in domain.uncontrollable
+            )
+            for i in range(domain.dim)
+        )
+        return space
+
+    @property
+    def x_names(self) -> list[str]:
+        """The names of the controllable parameters, in the order of ``x``."""
+        return [self.parameters[i].name for i in self.domain.controllable]
+
+    @property
+    def theta_names(self) -> list[str]:
+        """The names of the uncontrollable parameters, in the order of ``theta``."""
+        return [self.parameters[i].name for i in self.domain.uncontrollable]
+
+    def sample(self, n: int, seed: int) -> Tensor:
+        """Draw points that fill the space jointly, in every parameter.
+
+        Args:
+            n: The number of points.
+            seed: The seed of the scrambled Sobol sequence.
+
+        Returns:
+            An ``n x d`` tensor. Values of finite lists may repeat.
+        """
+        if not self.named:
+            return self.domain.sample(n, seed)
+        # Columns in the order in which a domain draws them.
+        columns = (*self.domain.controllable, *self.domain.uncontrollable)
+        cube = torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, len(columns))
+        unit = draw_sobol_samples(cube, n=n, q=1, seed=seed).squeeze(-2)
+        z = torch.empty_like(unit)
+        for column, u in zip(columns, unit.unbind(-1), strict=True):
+            z[:, column] = self.parameters[column].spread(u)
+        return z
+
+    def decode(self, z: Tensor) -> dict[str, float]:
+        """Translate a point into parameters.
+
+        Args:
+            z: A point of shape ``d``.
+
+        Returns:
+            The value of each parameter.
+        """
+        return {
+            parameter.name: parameter.decode(coordinate)
+            for parameter, coordinate in zip(self.parameters, z.tolist(), strict=True)
+        }
+
+    def encode(self, values: Mapping[str, float] | Sequence[float] | Tensor) -> Tensor:
+        """Translate parameters into a point, and check that it is in the domain.
+
+        Args:
+            values: The value of each parameter by name; or all values in the order of
+                the parameters.
+
+        Returns:
+            A point of shape ``d``.
+        """
+        names = [parameter.name for parameter in self.parameters]
+        if not isinstance(values, (Mapping, Iterable)):
+            raise TypeError(
+                f"Expected values of the parameters {', '.join(names)}, by name or in "
+                f"this order, got {values!r}."
+            )
+        if not isinstance(values, Mapping):
+            listed = values.tolist() if isinstance(values, Tensor) else list(values)
+            if len(listed) != len(names):
+                raise InputDataError(
+                    f"Expected {len(names)} values, for {', '.join(names)}, got "
+                    f"{len(listed)}."
+                )
+            values = dict(zip(names, listed, strict=True))
+        if set(values) != set(names):
+            raise InputDataError(
+                f"Expected values of the parameters {', '.join(names)}, got "
+                f"{', '.join(map(str, values)) or 'none'}."
+            )
+        for p in self.parameters:
+            value = values[p.name]
+            if not is_number(value):
+                raise TypeError(f"Expected a number for {p.name!r}, got {value!r}.")
+            if not p.lower <= value <= p.upper:
+                raise InputDataError(
+                    f"{p.label()} = {value} lies outside the domain, {p.lower} to "
+                    f"{p.upper}. Correct the value, or start a new study with a wider "
+                    "domain."
+                )
+            if p.values is not None and not any(
+                math.isclose(value, other) for other in p.values
+            ):
+                nearest = sorted(p.values, key=lambda other: abs(other - value))[:2]
+                raise InputDataError(
+                    f"{p.label()} = {value} is not one of its {len(p.values)} values; "
+                    f"the nearest are {nearest[0]:g} and {nearest[1]:g}."
+                )
+        z = torch.tensor(
+            [p.encode(values[p.name]) for p in self.parameters], dtype=torch.double
+        )
+        self._check_choices(z)
+        return z
+
+    def describe(self) -> str:
+        """The parameters in a few words, for messages."""
+        text = ", ".join(parameter.describe() for parameter in self.parameters)
+        if not self.named:
+            for part in ("x", "theta"):
+                choices = getattr(self.domain, f"{part}_choices")
+                if choices is not None:
+                    text += f", {part} one of {len(choices)} choices"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers; inverted by ``from_dict``."""
+        domain = self.domain
+        return {
+            "named": self.named,
+            "parameters": [
+                asdict(p) | {"values": None if p.values is None else list(p.values)}
+                for p in self.parameters
+            ],
+            "bounds": domain.bounds.tolist(),
+            "uncontrollable": list(domain.uncontrollable),
+            "x_choices": _listed(domain.x_choices),
+            "theta_choices": _listed(domain.theta_choices),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> ParameterSpace:
+        """Build a space from what ``to_dict`` returned.
+
+        Args:
+            content: The dictionary, possibly read from JSON.
+
+        Returns:
+            The space.
+        """
+        space = cls.__new__(cls)
+        space.named = content["named"]
+        space.parameters = tuple(
+            Parameter(
+                **{**p, "values": None if p["values"] is None else tuple(p["values"])}
+            )
+            for p in content["parameters"]
+        )
+        bounds, x, theta = (
+            None if rows is None else torch.tensor(rows, dtype=torch.double)
+            for rows in (
+                content["bounds"],
+                content["x_choices"],
+                content["theta_choices"],
+            )
+        )
+        assert bounds is not None
+        space.domain = RobustDomain(bounds, content["uncontrollable"], x, theta)
+        return space
+
+    def _check_choices(self, z: Tensor) -> None:
+        """Raise unless a point is one of the choices where the domain is finite."""
+        for names, part, inside, choices in zip(
+            (self.x_names, self.theta_names),
+            self.domain.split(z),
+            (self.domain.contains_x, self.domain.contains_theta),
+            (self.domain.x_choices, self.domain.theta_choices),
+            strict=True,
+        ):
+            if choices is None or bool(inside(part)):
+                continue
+            nearest = choices[(choices - part).square().sum(-1).argmin()]
+            raise InputDataError(
+                f"{dict(zip(names, part.tolist(), strict=True))} is not one of the "
+                f"{len(choices)} choices of the domain (in the model's coordinates); "
+                f"the nearest is {nearest.tolist()}."
+            )
+
+
+def _combinations(part: str, parameters: list[Parameter]) -> Tensor | None:
+    """All combinations of finitely many values, or ``None`` for ranges."""
+    ranges = [p.name for p in parameters if p.values is None]
+    finite = {p.name: p.values for p in parameters if p.values is not None}
+    if not finite:
+        return None
+    count = math.prod(len(values) for values in finite.values())
+    if ranges:
+        levels = next(
+            (n for n in _LEVELS if count * n ** len(ranges) <= MAX_COMBINATIONS),
+            _LEVELS[-1],
+        )
+        raise UnsupportedError(
+            f"The {part} parameters mix ranges ({', '.join(ranges)}) with finite lists "
+            f"({', '.join(finite)}). Give each of the ranges a number of levels, such "
+            f"as levels={levels}, which makes {count * levels ** len(ranges)} "
+            f"combinations (at most {MAX_COMBINATIONS} are possible); or give the "
+            "lists as ranges and round inside the function."
+        )
+    if count > MAX_COMBINATIONS:
+        sizes = " x ".join(f"{len(values)}" for values in finite.values())
+        raise UnsupportedError(
+            f"The {part} parameters {', '.join(finite)} have {sizes} = {count} "
+            f"combinations, more than {MAX_COMBINATIONS}. Use fewer levels or coarser "
+            "lists, or only ranges, without levels, and round inside the function."
+        )
+    grid = itertools.product(*finite.values())
+    return torch.tensor(
+        [
+            [p.encode(value) for p, value in zip(parameters, row, strict=True)]
+            for row in grid
+        ],
+        dtype=torch.double,
+    )
+
+
+def _listed(choices: Tensor | None) -> list[list[float]] | None:
+    """The rows of a tensor, or ``None``."""
+    return None if choices is None else choices.tolist()
