@@ -6,6 +6,7 @@ botorch-res show press.db
 """
 
 # Without postponed evaluation of annotations: typer reads them, and is imported late.
+import math
 import shlex
 import signal
 import sys
@@ -18,6 +19,7 @@ from typing import Annotated, Any
 import torch
 from botorch.exceptions.errors import BotorchError
 
+from botorch_res.models.diagnostics import LeaveOneOut
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import plot_study
 from botorch_res.plotting.figure import check_picture
@@ -47,6 +49,9 @@ where press.toml says who controls what:
     values = [200, 300, 350]
     unit = "kN"
     uncontrollable = true
+
+Further keys of a range: log = true, integer = true, or a number of levels, such as
+levels = 101, which lets it stand beside integers and lists of values.
 
 Stop it with Ctrl-C at any time; the same command goes on where it stopped. Then:
 
@@ -142,7 +147,12 @@ def build_app() -> Any:
     ) -> None:
         """Optimise a built-in problem or a function of your own.
 
-        The same command continues an interrupted study.
+        The same command continues an interrupted study; with more --iterations it goes
+        on with a finished one.
+
+        botorch-res run branin --iterations 20 --plot branin.png
+
+        botorch-res run press:simulate --domain press.toml --storage press.db
         """
         try:
             if plot is not None:
@@ -210,12 +220,8 @@ def build_app() -> Any:
             if any(trial.state == "complete" for trial in trials):
                 show_recommendation(optimizer)
                 if diagnostics:
-                    found = optimizer.leave_one_out()
                     console.print(
-                        f"Each value from all the others: {found.explained:.0%} of the "
-                        f"variance explained, {found.coverage:.0%} inside their 95 % "
-                        f"interval, log score {found.log_score:.3g}.",
-                        highlight=False,
+                        _diagnosis(optimizer.leave_one_out()), highlight=False
                     )
             if csv is not None:
                 trials.to_csv(csv)
@@ -272,6 +278,17 @@ def _current_best(optimizer: RobustOptimizer) -> str:
     best = optimizer.recommend()
     values = ", ".join(f"{name} = {value:.4g}" for name, value in best.x.items())
     return f"{values}: {best.value:.4g} at worst"
+
+
+def _diagnosis(found: LeaveOneOut) -> str:
+    """How well the model predicts, in words."""
+    if len(found.observed) == 1 or math.isnan(found.explained):
+        return "The values are all the same: nothing to predict yet."
+    return (
+        f"Each value predicted from all the others: {found.explained:.0%} of the "
+        f"variance explained, {found.coverage:.0%} inside their 95 % interval, log "
+        f"score {found.log_score:.3g}."
+    )
 
 
 def _same_command() -> str:

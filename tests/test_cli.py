@@ -56,6 +56,8 @@ def folder(tmp_path, monkeypatch):
     """A user's folder with a module and its domain."""
     (tmp_path / "press.toml").write_text(TOML)
     (tmp_path / "press_module.py").write_text(PRESS)
+    (tmp_path / "faulty_module.py").write_text("def simulate(:")
+    (tmp_path / "needy_module.py").write_text("import no_such_module")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     yield tmp_path
@@ -164,11 +166,23 @@ class TestRun:
             (("run", "press_module:simulate"), "needs a domain: --domain"),
             (
                 ("run", "nothing:simulate", "--domain", "press.toml"),
-                "Cannot find nothing:simulate",
+                "no module 'nothing' for nothing:simulate. Run the command in the fol",
+            ),
+            (
+                ("run", "faulty_module:simulate", "--domain", "press.toml"),
+                "'faulty_module' cannot be imported: SyntaxError: invalid syntax",
+            ),
+            (
+                ("run", "needy_module:simulate", "--domain", "press.toml"),
+                "cannot be imported: ModuleNotFoundError: No module named 'no_such",
+            ),
+            (
+                ("run", "press_module:simulat", "--domain", "press.toml"),
+                "press_module.py. Is it simulate?",
             ),
             (
                 ("run", "press_module:nothing", "--domain", "press.toml"),
-                "has no attribute 'nothing'",
+                "There is no function 'nothing' in",
             ),
             (
                 ("run", "press_module:broken", "--domain", "press.toml", *RANDOM),
@@ -222,6 +236,14 @@ class TestShowAndPlot:
         assert "failed" in result.output
         assert "Recommendation" not in result.output
 
+    def test_show_equal_values(self, folder):
+        space, maximize = tasks.read_domain(folder / "press.toml")
+        optimizer = RobustOptimizer(space, maximize=maximize, storage="press.db")
+        for _ in range(2):
+            optimizer.tell(optimizer.ask(), 3.0)
+            output = call("show", "press.db", "--diagnostics").output
+            assert "all the same: nothing to predict yet" in " ".join(output.split())
+
     def test_plot(self, folder):
         call(*PRESS_RUN, "--storage", "press.db", "--iterations", "4")
         assert call("plot", "press.db").exit_code == 0
@@ -257,7 +279,7 @@ class TestHelp:
         assert "--iterations" in call("run", "--help").output
 
     def test_its_domain_file_works(self, tmp_path):
-        example = cli.HELP.split("who controls what:")[1].split("Stop it")[0]
+        example = cli.HELP.split("who controls what:")[1].split("Further keys")[0]
         path = tmp_path / "press.toml"
         path.write_text(textwrap.dedent(example))
         space, maximize = tasks.read_domain(path)

@@ -1,6 +1,7 @@
 import csv
 import json
 import math
+import re
 import sqlite3
 import warnings
 from contextlib import closing
@@ -658,6 +659,27 @@ class TestRecommendation:
         assert "worst case 4 (95 %: " in text
         assert " at force = " in text
         assert "_prediction" not in repr(optimizer.recommend())
+
+    def test_as_many_digits_as_tell_something(self):
+        parameters = [
+            Range("frequency", 2.4e9, 2.4e9 + 1.0),
+            Range("load", 0.0, 1.0, uncontrollable=True),
+        ]
+        optimizer = RobustOptimizer(parameters, maximize=False, seed=0)
+        for offset, load in ((0.0, 0.0), (0.5, 1.0), (1.0, 0.5)):
+            optimizer.add([2.4e9 + offset, load], 1e12 + offset**2 - load)
+        found = optimizer.recommend()
+        shown = [float(n) for n in re.findall(r"-?[\d.]+(?:e[+-]?\d+)?", str(found))]
+        frequency, value, _, lower, upper, load = shown
+        assert frequency == pytest.approx(found.x["frequency"], abs=1e-3)
+        assert load == pytest.approx(found.theta["load"], abs=1e-5)
+        width = found.upper - found.lower
+        for number, expected in (
+            (value, found.value),
+            (lower, found.lower),
+            (upper, found.upper),
+        ):
+            assert number == pytest.approx(expected, rel=0, abs=0.02 * width)
 
     def test_curve_of_a_range(self):
         optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, strategy="random")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -87,13 +88,33 @@ class StudyRecommendation:
         }
 
     def __str__(self) -> str:
-        def listed(values: dict[str, float]) -> str:
-            return ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
+        widths = {
+            parameter.name: parameter.upper - parameter.lower
+            for parameter in self._prediction.space.parameters
+        }
 
-        return (
-            f"{listed(self.x)}: worst case {self.value:.6g} "
-            f"(95 %: {self.lower:.6g} to {self.upper:.6g}) at {listed(self.theta)}"
+        def listed(values: dict[str, float]) -> str:
+            return ", ".join(
+                f"{name} = {_shown(value, 1e-2 * widths[name])}"
+                for name, value in values.items()
+            )
+
+        value, lower, upper = (
+            _shown(number, self.upper - self.lower)
+            for number in (self.value, self.lower, self.upper)
         )
+        return (
+            f"{listed(self.x)}: worst case {value} (95 %: {lower} to {upper}) at "
+            f"{listed(self.theta)}"
+        )
+
+
+def _shown(value: float, resolution: float) -> str:
+    """A number with six digits, or as many as show two digits of the resolution."""
+    digits = 6
+    if value != 0 and resolution > 0:
+        digits = max(digits, math.ceil(math.log10(abs(value) / resolution)) + 2)
+    return f"{value:.{min(digits, 16)}g}"
 
 
 def recommend_in_units(

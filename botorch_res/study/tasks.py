@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 import tomllib
@@ -109,18 +110,36 @@ def load_task(problem: str, domain_file: Path | None) -> Task:
             "`botorch-res --help` shows one."
         )
     space, maximize = read_domain(domain_file)
+    return Task(_import_function(problem), space, maximize)
+
+
+def _import_function(problem: str) -> Callable[..., Any]:
+    """Import ``module:function``."""
     module_name, _, function_name = problem.partition(":")
     # A module beside the user is found as with `python -m`.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module_name
         raise InputDataError(
-            f"Cannot find {problem}: {error}. Run the command in the folder of "
-            f"{module_name}.py, or install the module."
+            f"There is no module {module_name!r} for {problem}. Run the command in the "
+            f"folder of {module_name}.py, or install the module."
+            if missing
+            else f"The module {module_name!r} cannot be imported: "
+            f"{type(error).__name__}: {error}. `python -c 'import {module_name}'` "
+            "shows where."
         ) from error
-    return Task(function, space, maximize)
+    function: Callable[..., Any] | None = getattr(module, function_name, None)
+    if not callable(function):
+        names = [name for name in vars(module) if callable(getattr(module, name))]
+        near = difflib.get_close_matches(function_name, names)
+        raise InputDataError(
+            f"There is no function {function_name!r} in {module.__file__}."
+            + f" Is it {' or '.join(near)}?" * bool(near)
+        )
+    return function
 
 
 def _parameter(name: str, table: Any) -> Parameter:

@@ -190,7 +190,7 @@ class TestFile:
             "connect",
             lambda path, **k: connect(f"file:{path}?mode=ro", uri=True, **k),
         )
-        with pytest.raises(InputDataError, match=r"cannot be written.* .*copy it to a"):
+        with pytest.raises(InputDataError, match=r"cannot be written\. .*copy it to a"):
             storage.append(new(0.1))
 
     def test_other_errors_pass(self, tmp_path):
