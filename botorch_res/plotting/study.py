@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 4.8, 3.3
 # Histories of longer studies are drawn at so many of their trials.
 _MAX_HISTORY = 25
+# More values than these have a line without markers, which would touch.
+_MAX_MARKERS = 50
 
 
 def plot_study(
@@ -296,8 +298,8 @@ def _draw_curve(
     """Draw the predicted worst case along one controllable parameter."""
     curve = best.curve[name]
     (parameter,) = (p for p in optimizer.space.parameters if p.name == name)
-    is_finite = optimizer.space.domain.x_is_finite
-    style: dict[str, Any] = {"marker": "o", "ms": 3} if is_finite else {}
+    is_sparse = optimizer.space.domain.x_is_finite and len(curve.x) <= _MAX_MARKERS
+    style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
     _draw_band(axes, curve.x, curve.lower, curve.upper)
     axes.plot(curve.x, curve.value, color=WORST_COLOR, label=WORST_LABEL, **style)
     _draw_star(axes, best.x[name], best.value)
@@ -306,6 +308,8 @@ def _draw_curve(
         ylabel=f"worst-case {label}",
         xscale="log" if parameter.log else "linear",
     )
+    if parameter.integer and not parameter.log:
+        axes.locator_params(axis="x", integer=True)
     axes.margins(x=0.02)
     axes.spines[["top", "right"]].set_visible(False)
 
