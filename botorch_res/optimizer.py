@@ -350,6 +350,7 @@ class RobustOptimizer:
             self.fit()[0],
             self.space.domain,
             num_samples=getattr(self.strategy, "num_samples", 16),
+            target=getattr(self.strategy, "target", "optimum"),
             maximize=self.maximize,
             X_pending=self._pending(known),
             seed=derive_seed(self.seed, known[-1].number + 1),

@@ -13,6 +13,7 @@ from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
 from botorch_res import RobustDomain
+from botorch_res.acquisition.robust_entropy_search import TARGETS
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.strategies import RobustEntropySearchStrategy, Strategy, base
@@ -30,10 +31,10 @@ PARAMETERS = [
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Small defaults of the search: most of these tests are not about its quality."""
+    defaults = RobustEntropySearchStrategy.__init__.__kwdefaults__
+    small = {"num_samples": 2, "num_restarts": 2, "raw_samples": 32}
     monkeypatch.setattr(
-        RobustEntropySearchStrategy.__init__,
-        "__kwdefaults__",
-        {"num_samples": 2, "num_restarts": 2, "raw_samples": 32},
+        RobustEntropySearchStrategy.__init__, "__kwdefaults__", defaults | small
     )
 
 
@@ -628,6 +629,13 @@ class TestModelCare:
         with torch.no_grad():
             chosen, *others = acqf(points.unsqueeze(-2)).tolist()
         assert chosen >= max(others) - 1e-3
+
+    @pytest.mark.parametrize("target", TARGETS)
+    def test_acquisition_has_the_target_of_the_strategy(self, target):
+        optimizer = RobustOptimizer(
+            DOMAIN, maximize=False, strategy_options={"target": target}
+        )
+        assert told(optimizer, 1).acquisition().target == target
 
     def test_strategy_options(self, monkeypatch):
         class Fixed(Strategy):
