@@ -364,7 +364,7 @@ def _check_arguments(
             "Expected `num_features` to be a positive even number, got "
             f"{num_features!r}."
         )
-    seeds = seed if isinstance(seed, list | tuple) else [seed]
+    seeds = seed if isinstance(seed, Sequence) else [seed]
     if seed is not None and not all(isinstance(own, Integral) for own in seeds):
         raise InputDataError(
             f"Expected `seed` to be a whole number or None, got {seed!r}."

@@ -222,6 +222,17 @@ def test_samples_with_seeds_are_those_of_single_models(method, shared):
         torch.testing.assert_close(batch(points)[i], alone(points))
 
 
+def test_seeds_may_be_any_sequence():
+    domain = make_domain()
+    batch = FACTORY(*make_data(domain), None, domain.bounds)
+    points = domain.sample(7, seed=9)
+    listed, ranged = (
+        draw_fourier_samples(batch, 1, seed=seeds)(points)
+        for seeds in ([0, 1, 2], range(3))
+    )
+    assert torch.equal(listed, ranged)
+
+
 def test_seeds_have_to_match_the_batch():
     domain = make_domain("xt")
     X, Y = make_data(domain)
