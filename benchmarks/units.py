@@ -126,7 +126,8 @@ def parse_strategy(text: str) -> tuple[str, dict[str, Any]]:
     """Take the name of a strategy with options apart.
 
     Args:
-        text: Such as ``stable_opt:sqrt_beta=1`` or ``res:num_samples=1``.
+        text: Such as ``stable_opt:sqrt_beta=1`` or
+            ``res:num_samples=1,target=characteristics``.
 
     Returns:
         The name and the options.
@@ -137,7 +138,10 @@ def parse_strategy(text: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals:
             raise ValueError(f"Expected name:option=value,..., got {text!r}.")
-        options[key] = json.loads(value)
+        try:
+            options[key] = json.loads(value)
+        except json.JSONDecodeError:  # a word
+            options[key] = value
     return name, options
 
 

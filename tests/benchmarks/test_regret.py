@@ -309,6 +309,7 @@ def test_names_and_numbers_of_the_command_line():
         "res",
         {"num_samples": 4, "x": 0.5},
     )
+    assert parse_strategy("res:target=optimum")[1] == {"target": "optimum"}
     assert parse_strategy("random")[0] in available_strategies()
     with pytest.raises(ValueError, match="'res:4'"):
         parse_strategy("res:4")
