@@ -28,7 +28,7 @@ def optimize_robust_acqf(
     q: int = 1,
     num_restarts: int = 8,
     raw_samples: int = 256,
-    num_rounds: int = 7,
+    num_rounds: int = 10,
     batch_limit: int = 4096,
     seed: int | None = None,
 ) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ def optimize_replicates(
     seeds: Sequence[int],
     num_restarts: int = 8,
     raw_samples: int = 256,
-    num_rounds: int = 7,
+    num_rounds: int = 10,
     max_choices: int = 4096,
     batch_limit: int = 2**17,
 ) -> tuple[Tensor, Tensor]:
