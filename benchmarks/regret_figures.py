@@ -18,6 +18,7 @@ LEAST_REGRET = 1e-6
 COLOURS = {
     "res:num_samples=1": "#e8743b",
     "res:num_samples=16": "#b3001b",
+    "res:num_samples=1,target=characteristics": "#d9a400",
     "stable_opt:sqrt_beta=1": "#9ecae1",
     "stable_opt:sqrt_beta=2": "#3182bd",
     "stable_opt:sqrt_beta=4": "#08306b",
@@ -35,7 +36,11 @@ LABELS = {
     "joint_entropy_search": "JES",
     "random": "random",
 }
-OPTIONS = {"num_samples=": "C = ", "sqrt_beta=": "√β = "}
+OPTIONS = {
+    "num_samples=": "C = ",
+    "sqrt_beta=": "√β = ",
+    ",target=characteristics": " (paper)",
+}
 
 
 def label(strategy: str) -> str:
@@ -99,12 +104,12 @@ def draw_panels(
         over_time: Whether to draw it over the seconds spent, not over the iterations.
     """
     problems = list(dict.fromkeys(run.problem for run in runs))
-    strategies = list(dict.fromkeys(run.strategy for run in runs))
+    strategies = sorted({run.strategy for run in runs}, key=place)
     colours = colour_of(strategies)
     columns = min(4, len(problems))
     rows = -(-len(problems) // columns)
     figure = new_figure(max(5.0, 3.2 * columns), 2.8 * rows + 1.0)
-    panels = figure.subplots(rows, columns, squeeze=False).flat
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for panel, problem in zip(panels, problems, strict=False):
         kind = kind_of(problem)
         for run in runs:
@@ -119,16 +124,17 @@ def draw_panels(
         panel.grid(True, which="major", color="#dddddd", linewidth=0.5)
         if over_time:
             panel.set_xscale("log")
-    for panel in list(panels)[len(problems) :]:
+    for panel in panels[len(problems) :]:
         panel.set_visible(False)
     handles = {
         text: line
         for panel in figure.axes
         for line, text in zip(*panel.get_legend_handles_labels(), strict=True)
     }
+    names = [label(strategy) for strategy in strategies]
     figure.legend(
-        handles.values(),
-        handles.keys(),
+        [handles[name] for name in names],
+        names,
         loc="outside lower center",
         ncols=min(len(handles), 2 * columns),
         fontsize="small",

@@ -29,6 +29,9 @@ as in the paper, inference regret |f(x, theta) - f*|. It is in the units of the 
 after its outputs were scaled to mean 0 and variance 1 (as they are for the within-model
 problem and for robot pushing).
 
+RES informs about the robust optimum alone (`target="optimum"`); where noted, *(paper)*,
+it is the paper's acquisition function (`target="characteristics"`).
+
 Commands: `python -m benchmarks regret` makes the records in `regret/`, and goes on
 where it stopped; `python -m benchmarks report` makes this file and the figures.
 """
@@ -82,6 +85,7 @@ def write_report(folder: Path, output: Path) -> Path:
     parts = [
         HEAD,
         describe_records(runs),
+        write_summary(runs),
         "## Figures\n\nCommon recommendation, over iterations:\n\n![](regret.png)\n\n"
         "Own recommendation, over iterations:\n\n![](regret_own.png)\n\n"
         "Common recommendation, over the CPU time of fits and proposals; that of a "
@@ -98,9 +102,54 @@ def write_report(folder: Path, output: Path) -> Path:
         write_table([run for run in runs if run.problem == problem])
         for problem in dict.fromkeys(run.problem for run in runs)
     ]
+    analysis = output / "analysis.md"
+    if analysis.exists():
+        parts.insert(3, analysis.read_text())
     path = output / "RESULTS.md"
     path.write_text("\n".join(parts))
     return path
+
+
+def write_summary(runs: list[Runs]) -> str:
+    """The final regrets of all strategies on all problems in one table.
+
+    Args:
+        runs: All runs.
+
+    Returns:
+        A section in Markdown.
+    """
+    problems = list(dict.fromkeys(run.problem for run in runs))
+    strategies = sorted({run.strategy for run in runs}, key=place)
+    heads = ["strategy", *(problem.replace("_", " ") for problem in problems)]
+    cells = {name: ["-"] * len(problems) for name in strategies}
+    for column, problem in enumerate(problems):
+        own = [run for run in runs if run.problem == problem]
+        longest = max(run.iterations for run in own)
+        finished = [run for run in own if run.iterations == longest]
+        best = min(finished, key=lambda run: _final(run, 0.5))
+        for run in finished:
+            p_value, _ = paired_test(run, best, kind_of(problem))
+            text = f"{_final(run, 0.5):.2g} / {_final(run, 0.9):.2g}"
+            # Not to be told apart from the best one.
+            is_best = run is best or p_value > 0.05
+            cells[run.strategy][column] = f"**{text}**" if is_best else text
+    lines = [
+        "## Summary\n",
+        "Final regret of the common recommendation, median / 90 % quantile over the "
+        "seeds. Bold: the lowest median, and those that a paired Wilcoxon test (not "
+        "corrected, p > 0.05) cannot tell from it. Runs that are not finished are left "
+        "out.\n",
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+    ]
+    lines += [f"| {' | '.join([label(name), *cells[name]])} |" for name in strategies]
+    return "\n".join([*lines, ""])
+
+
+def _final(run: Runs, level: float) -> float:
+    """A quantile of the final regrets."""
+    return float(np.quantile(run.regret[kind_of(run.problem)][:, -1], level))
 
 
 def describe_records(runs: list[Runs]) -> str:

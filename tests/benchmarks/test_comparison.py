@@ -16,7 +16,14 @@ from benchmarks.comparison import (
     read_runs,
 )
 from benchmarks.regret_figures import colour_of, label, place
-from benchmarks.regret_report import compare, kind_of, spread, write_report, write_table
+from benchmarks.regret_report import (
+    compare,
+    kind_of,
+    spread,
+    write_report,
+    write_summary,
+    write_table,
+)
 
 VERSIONS = {"torch": "2.13"}
 
@@ -127,8 +134,28 @@ def test_table_of_a_problem():
     assert "| - | - | 0.5, 0.5 |" in table[5]
 
 
+def test_summary_of_all_problems():
+    rng = np.random.default_rng(0)
+    good = np.stack([np.full(12, 2.0), rng.uniform(0.001, 0.01, 12)], axis=1)
+    swapped = good.copy()  # other seeds are lucky: not to be told apart
+    swapped[:, 1] = good[::-1, 1] + 1e-5
+    runs = [
+        make_runs("random", good + np.array([[0.0, 1.0]])),
+        make_runs("res:num_samples=1", good),
+        make_runs("stable_opt:sqrt_beta=2", swapped),
+        make_runs("thompson", good[:, :1]),  # not finished
+    ]
+    *_, search, stable, thompson, random = write_summary(runs).splitlines()
+    median, high = np.median(good[:, 1]), np.quantile(good[:, 1], 0.9)
+    assert search == f"| RES, C = 1 | **{median:.2g} / {high:.2g}** |"
+    assert stable.startswith("| StableOpt, √β = 2 | **")
+    assert thompson == "| Thompson | - |"
+    assert random == f"| random | {1 + median:.2g} / {1 + high:.2g} |"
+
+
 def test_names_for_people():
     assert label("res:num_samples=16") == "RES, C = 16"
+    assert label("res:num_samples=1,target=characteristics") == "RES, C = 1 (paper)"
     assert label("stable_opt:sqrt_beta=2") == "StableOpt, √β = 2"
     assert label("random") == "random"
     names = ["random", "res:num_samples=16", "mine", "thompson", "res:num_samples=4"]
@@ -153,9 +180,12 @@ def test_report(tmp_path):
             write_unit(
                 tmp_path, problem, strategy, [0, 1], [[1, 2], [0.5, 0], [0.1, 0]]
             )
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "analysis.md").write_text("## Why\n\nBecause.\n")
     path = write_report(tmp_path, tmp_path / "out")
     text = path.read_text()
     assert text.count("### ") == 5
+    assert text.index("## Summary") < text.index("## Why") < text.index("## Figures")
     assert "Records from 2026-01-02 to 2026-01-02, on none; torch 2.13." in text
     for name in ("regret", "regret_own", "regret_time"):
         assert (tmp_path / "out" / f"{name}.png").stat().st_size > 10_000
