@@ -29,6 +29,7 @@ _NUM_VALUES = 81
 # The largest number of slices, and of values with a tick each.
 _MAX_SLICES = 6
 _MAX_TICKS = 6
+_MAX_MARKERS = 20
 # So many points are predicted jointly, to bound the memory.
 _CHUNK = 256
 
@@ -87,10 +88,15 @@ class Slice:
         from matplotlib.patheffects import withStroke
 
         span = self.theta_values[-1] - self.theta_values[0]
+        # Few values are marked each: one alone between two jumps has no line.
+        few = len(self.x_values) <= _MAX_MARKERS
         axes.plot(
             *broken_at_jumps(curve.x, curve.theta[:, 0], span),
             color=WORST_COLOR,
             lw=2,
+            marker="s" if few else "",
+            ms=9,
+            mfc="none",
             clip_on=False,
             path_effects=[withStroke(linewidth=4, foreground="white")],
             label=WORST_LABEL,

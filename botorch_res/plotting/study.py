@@ -305,7 +305,7 @@ def _draw_curve(
     _draw_star(axes, best.x[name], best.value)
     axes.set(
         xlabel=parameter.label(),
-        ylabel=f"worst-case {label}",
+        ylabel=f"worst-case\n{label}",
         xscale="log" if parameter.log else "linear",
     )
     if parameter.integer and not parameter.log:
@@ -336,7 +336,7 @@ def _draw_progress(
     if problem is None:
         _draw_band(axes, counts, [r.lower for r in found], [r.upper for r in found])
         axes.plot(counts, [r.value for r in found], label=WORST_LABEL, **style)
-        axes.set_ylabel(f"recommended worst-case {label}")
+        axes.set_ylabel(f"recommended worst-case\n{label}")
     else:
         x = torch.tensor([list(r.x.values()) for r in found]).to(problem.bounds)
         worse = problem.worst_case_value(x) - problem.robust_optimal_value
@@ -348,7 +348,7 @@ def _draw_progress(
             smallest = min((r for r in regret if r > 0), default=1.0)
             axes.set_yscale("symlog", linthresh=smallest)
             axes.set_ylim(bottom=0)
-        axes.set_ylabel(f"regret of worst-case {label}")
+        axes.set_ylabel(f"regret of worst-case\n{label}")
     axes.set_xlabel("number of values")
     axes.locator_params(axis="x", integer=True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -212,7 +212,7 @@ class TestCurves:
         (axes,) = figure.axes
         curve = study.recommend().curve["friction"]
         lines = labelled(axes)
-        assert axes.get_ylabel() == "worst-case strain"
+        assert axes.get_ylabel() == "worst-case\nstrain"
         np.testing.assert_allclose(
             lines["predicted worst case"], [curve.x, curve.value]
         )
@@ -224,13 +224,32 @@ class TestCurves:
             *("95 % interval", "predicted worst case", "recommended")
         ]
 
+    def test_finite_parameters(self):
+        """Few values have markers and whole numbers below, many have a line."""
+        parameters = [
+            Range("friction", 0.1, 0.2, levels=101),
+            Integer("layers", 1, 3),
+            FORCE,
+        ]
+        optimizer = RobustOptimizer(parameters, maximize=False, seed=0)
+        optimizer.add([0.1, 1, 200], 1.0)
+        optimizer.add([0.2, 3, 300], 2.0)
+        friction, layers = plot_worst_case(optimizer).axes
+        assert friction.lines[0].get_marker() == "None"
+        assert layers.lines[0].get_marker() == "o"
+        assert all(tick == round(tick) for tick in layers.get_xticks())
+        along_friction, _, along_layers, _ = plot_posterior(optimizer).axes[:4]
+        assert along_friction.lines[0].get_marker() in ("", "None")
+        # One value alone between two jumps has no line.
+        assert along_layers.lines[0].get_marker() == "s"
+
     def test_progress(self, study):
         (axes,) = plot_progress(study).axes
         count, value = labelled(axes)["predicted worst case"]
         assert count.tolist() == [1, 2, 3, 4, 5, 6]
         assert value[-1] == pytest.approx(study.recommend().value)
         assert value[2] == pytest.approx(study.recommend(after=3).value)
-        assert axes.get_ylabel() == "recommended worst-case value"
+        assert axes.get_ylabel() == "recommended worst-case\nvalue"
 
     def test_long_histories_are_thinned(self, monkeypatch):
         choices = UNIT_SQUARE[:, :1]
@@ -275,7 +294,7 @@ class TestRegret:
         (axes,) = plot_progress(optimizer, problem).axes
         (line,) = axes.lines
         assert axes.get_yscale() == "log"
-        assert axes.get_ylabel() == "regret of worst-case value"
+        assert axes.get_ylabel() == "regret of worst-case\nvalue"
         x = torch.tensor([optimizer.recommend().x["x1"]], dtype=torch.double)
         expected = abs(
             float(problem.worst_case_value(x) - problem.robust_optimal_value)
@@ -312,8 +331,8 @@ class TestStudy:
         assert titles == [
             "force [kN]",
             "force [kN]",
-            "worst-case value",
-            "recommended worst-case value",
+            "worst-case\nvalue",
+            "recommended worst-case\nvalue",
             "predicted value",
             "information gain [nats]",
         ]
