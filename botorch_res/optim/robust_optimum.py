@@ -28,6 +28,7 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
+from botorch_res.optim.arguments import check_counts, check_domain
 from botorch_res.optim.minimax import minimize_maximum
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.worst_case import Branches, WorstCase, WorstCaseSolver
@@ -80,9 +81,11 @@ def robust_optimum(
         ...     return (z[..., 0] - 0.1 * z[..., 1]).square()
         >>> x, theta, value = robust_optimum(f, domain)
     """
-    for name, count in (("num_starts", num_starts), ("num_steps", num_steps)):
-        if count is not None and count < 1:
-            raise InputDataError(f"Expected `{name}` of at least 1, got {count}.")
+    check_domain(domain)
+    check_counts(
+        num_starts=(1 if num_starts is None else num_starts, 1),
+        num_steps=(num_steps, 1),
+    )
     if initial_x is not None and not bool(domain.contains_x(initial_x).all()):
         raise InputDataError(
             f"Expected `initial_x` in the domain, got {initial_x.tolist()}."

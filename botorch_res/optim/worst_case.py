@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from botorch_res.domain import RobustDomain
+from botorch_res.optim.arguments import check_domain
 from botorch_res.optim.box_search import BoxSearch
 from botorch_res.optim.newton import solve_modified
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
@@ -100,14 +102,23 @@ class WorstCaseSolver:
             domain: The domain.
             effort: Scales the density of the grid and the number of local searches.
         """
-        if not 0.0 < effort < math.inf:
-            raise InputDataError(f"Expected a positive, finite `effort`, got {effort}.")
+        check_domain(domain)
+        if not (isinstance(effort, Real) and 0.0 < effort < math.inf):
+            raise InputDataError(
+                f"Expected a positive, finite `effort`, got {effort!r}."
+            )
         self.function = as_batch_function(function, domain)
         self.domain = domain
         if self.function.dim not in (None, domain.dim):
             raise BotorchTensorDimensionError(
                 f"Expected a `domain` with {self.function.dim} columns, as many as the "
                 f"function's inputs have, got {domain.dim}."
+            )
+        dtypes = {b.dtype for b in self.function.buffers() if b.is_floating_point()}
+        if dtypes and domain.bounds.dtype not in dtypes:
+            raise InputDataError(
+                f"Expected a `domain` of the function's dtype {dtypes.pop()}, got "
+                f"{domain.bounds.dtype}; use `domain.to(dtype)`."
             )
         bounds = domain.theta_bounds
         self.lower, self.width = bounds[0], bounds[1] - bounds[0]
@@ -407,6 +418,8 @@ def worst_case(
         torch.Size([16, 5])
     """
     solver = WorstCaseSolver(function, domain, effort)
+    if not isinstance(x, Tensor):
+        raise InputDataError(f"Expected `x` to be a tensor, got {type(x).__name__}.")
     if not bool(x.isfinite().all()):
         raise InputDataError(f"Expected finite `x`, got {x.tolist()}.")
     return solver(x)

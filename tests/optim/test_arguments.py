@@ -3,9 +3,11 @@ import math
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.models import SingleTaskGP
 
 from botorch_res import RobustDomain
 from botorch_res.optim import robust_optimum, worst_case
+from botorch_res.sampling import posterior_mean
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 DOMAIN = RobustDomain(BOUNDS, [1])
@@ -15,9 +17,9 @@ def function(z):
     return (z[..., 0] - z[..., 1]).square()
 
 
-@pytest.mark.parametrize("effort", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("effort", [0.0, -1.0, math.nan, math.inf, "2"])
 def test_effort(effort):
-    message = f"positive, finite `effort`, got {effort}"
+    message = f"positive, finite `effort`, got {effort!r}"
     with pytest.raises(InputDataError, match=message):
         worst_case(function, BOUNDS[:, :1], DOMAIN, effort=effort)
     with pytest.raises(InputDataError, match=message):
@@ -25,10 +27,10 @@ def test_effort(effort):
 
 
 @pytest.mark.parametrize("argument", ["num_starts", "num_steps"])
-@pytest.mark.parametrize("count", [0, -1])
+@pytest.mark.parametrize("count", [0, -1, 2.5, "3"])
 def test_counts(argument, count):
     with pytest.raises(
-        InputDataError, match=f"`{argument}` of at least 1, got {count}"
+        InputDataError, match=f"`{argument}` to be .* of at least 1, got {count!r}"
     ):
         robust_optimum(function, DOMAIN, **{argument: count})
 
@@ -64,3 +66,23 @@ def test_functions_with_a_hole(column, bad):
         robust_optimum(broken, DOMAIN)
     with pytest.raises(InputDataError, match="finite in the whole domain, but at "):
         worst_case(broken, torch.tensor([[0.5]], dtype=torch.double), DOMAIN)
+
+
+def test_other_types():
+    with pytest.raises(
+        InputDataError, match=r"`domain` to be a RobustDomain.* NoneType"
+    ):
+        worst_case(function, BOUNDS[:, :1], None)
+    with pytest.raises(InputDataError, match=r"`domain` to be a RobustDomain.* Tensor"):
+        robust_optimum(function, BOUNDS)
+    with pytest.raises(InputDataError, match="`x` to be a tensor, got list"):
+        worst_case(function, [[0.5]], DOMAIN)
+
+
+def test_precision_of_the_domain():
+    X = torch.rand(4, 2, dtype=torch.double)
+    Y = torch.tensor([[-1.0], [0.0], [0.5], [0.5]], dtype=torch.double)
+    mean = posterior_mean(SingleTaskGP(X, Y))
+    message = "`domain` of the function's dtype torch.float64, got torch.float32; use"
+    with pytest.raises(InputDataError, match=message):
+        robust_optimum(mean, DOMAIN.to(torch.float))

@@ -358,6 +358,7 @@ def test_kernels_without_features():
         (InputDataError, "`num_samples` to be .* least 1, got 0", {"num_samples": 0}),
         (InputDataError, "least 1, got 2.5", {"num_samples": 2.5}),
         (InputDataError, "least 1, got None", {"num_samples": None}),
+        (InputDataError, "least 1, got True", {"num_samples": True}),
         (InputDataError, "positive even number, got 3", {"num_features": 3}),
         (InputDataError, "positive even number, got 0", {"num_features": 0}),
         (InputDataError, "positive even number, got 8.0", {"num_features": 8.0}),
