@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -38,6 +39,29 @@ def check_seeds(seeds: Sequence[Any]) -> None:
         if seed is not None and not isinstance(seed, Integral):
             raise InputDataError(
                 f"Expected a `seed` that is a whole number or None, got {seed!r}."
+            )
+
+
+def check_effort(effort: Any) -> None:
+    """Raise unless an effort is a positive number.
+
+    Args:
+        effort: The user's effort.
+    """
+    if not (isinstance(effort, int | float) and 0.0 < effort < math.inf):
+        raise InputDataError(f"Expected a positive, finite `effort`, got {effort!r}.")
+
+
+def check_tensor(**tensors: Any) -> None:
+    """Raise unless arguments are tensors.
+
+    Args:
+        **tensors: The arguments.
+    """
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise InputDataError(
+                f"Expected `{name}` to be a tensor, got {type(value).__name__}."
             )
 
 

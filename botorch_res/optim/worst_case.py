@@ -20,10 +20,8 @@ on the coordinates of theta that are not at a bound, and zero on the others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
-from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -32,7 +30,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.arguments import check_domain
+from botorch_res.optim.arguments import check_domain, check_effort, check_tensor
 from botorch_res.optim.box_search import BoxSearch
 from botorch_res.optim.newton import solve_modified
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
@@ -103,10 +101,7 @@ class WorstCaseSolver:
             effort: Scales the density of the grid and the number of local searches.
         """
         check_domain(domain)
-        if not (isinstance(effort, Real) and 0.0 < effort < math.inf):
-            raise InputDataError(
-                f"Expected a positive, finite `effort`, got {effort!r}."
-            )
+        check_effort(effort)
         self.function = as_batch_function(function, domain)
         self.domain = domain
         if self.function.dim not in (None, domain.dim):
@@ -418,8 +413,7 @@ def worst_case(
         torch.Size([16, 5])
     """
     solver = WorstCaseSolver(function, domain, effort)
-    if not isinstance(x, Tensor):
-        raise InputDataError(f"Expected `x` to be a tensor, got {type(x).__name__}.")
+    check_tensor(x=x)
     if not bool(x.isfinite().all()):
         raise InputDataError(f"Expected finite `x`, got {x.tolist()}.")
     return solver(x)

@@ -354,8 +354,11 @@ def _check_arguments(
         method: The method.
         seed: The seed.
     """
-    is_count = isinstance(num_samples, Integral) and not isinstance(num_samples, bool)
-    if not is_count or num_samples < 1:
+    if (
+        isinstance(num_samples, bool)
+        or not isinstance(num_samples, Integral)
+        or num_samples < 1
+    ):
         raise InputDataError(
             f"Expected `num_samples` to be a whole number of at least 1, got "
             f"{num_samples!r}."
