@@ -27,6 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
+from botorch_res.probability import truncated_bvn_moments, truncated_normal_moments
 from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
 
@@ -87,14 +88,14 @@ def target(request) -> str:
 
 
 @torch.no_grad()
-def constrained_draws(
-    model: SingleTaskGP, acqf: qRobustEntropySearch, z: Tensor, seed: int
-) -> Tensor:
-    """Draws of ``f(z)`` under the exact constraints, by rejection.
+def constraints(
+    model: SingleTaskGP, acqf: qRobustEntropySearch, z: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean, covariance, lower and upper bounds of what is constrained.
 
-    The joint posterior over the data, their worst cases, the candidate pair and the
-    worst cases at the optimum comes from BoTorch. Values that are known are conditioned
-    on by the textbook; draws that violate an inequality are thrown away.
+    These are the ``n - 1`` data and the candidate, the ``n`` worst cases there, and the
+    worst cases at the optimum. Their joint posterior comes from BoTorch. Values that
+    are known are conditioned on by the textbook, and left out.
     """
     X = model.train_inputs[0]
     x, _ = acqf.domain.split(torch.cat([X, z]))
@@ -127,17 +128,56 @@ def constrained_draws(
     mean = mean + gain @ (upper - mean)[known]
     covariance = covariance - gain @ covariance[known]
     free = ~known
-    root = torch.linalg.cholesky(
-        covariance[free][:, free] + 1e-9 * torch.eye(int(free.sum()), **DOUBLE)
-    )
+    return mean[free], covariance[free][:, free], lower[free], upper[free]
+
+
+def constrained_draws(
+    model: SingleTaskGP, acqf: qRobustEntropySearch, z: Tensor, seed: int
+) -> Tensor:
+    """Draws of ``f(z)``; those that violate an inequality are thrown away."""
+    mean, covariance, lower, upper = constraints(model, acqf, z)
+    root = torch.linalg.cholesky(covariance + 1e-9 * torch.eye(len(mean), **DOUBLE))
     generator = torch.Generator().manual_seed(seed)
-    kept = []
-    for _ in range(10):
-        normal = torch.randn(100_000, len(root), generator=generator, **DOUBLE)
-        draws = mean[free] + normal @ root.T
-        valid = (draws >= lower[free]) & (draws <= upper[free])
-        kept.append(draws[valid.all(dim=-1), n - 1])
-    return torch.cat(kept)
+    place = len(model.train_inputs[0])
+    kept = torch.empty(0, **DOUBLE)
+    for _ in range(20):
+        normal = torch.randn(50_000, len(root), generator=generator, **DOUBLE)
+        draws = mean + normal @ root.T
+        valid = (draws >= lower) & (draws <= upper)
+        kept = torch.cat([kept, draws[valid.all(dim=-1), place]])
+        # The standard error of their variance is 1 %.
+        if len(kept) >= 20_000:
+            break
+    return kept
+
+
+def sequential_ep(
+    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Expectation propagation by the textbook: one interval after the other."""
+    precision, shift = torch.zeros_like(mean), torch.zeros_like(mean)
+    for _ in range(100):
+        before = mean
+        for i in (lower.isfinite() | upper.isfinite()).nonzero().flatten():
+            column = covariance[i]
+            cavity_precision = 1.0 / column[i] - precision[i]
+            cavity_shift = mean[i] / column[i] - shift[i]
+            moments = truncated_normal_moments(
+                cavity_shift / cavity_precision,
+                1.0 / cavity_precision,
+                lower[i],
+                upper[i],
+            )
+            more = 1.0 / moments.variance - cavity_precision - precision[i]
+            push = moments.mean / moments.variance - cavity_shift - shift[i]
+            precision[i] += more
+            shift[i] += push
+            scale = 1.0 + more * column[i]
+            mean = mean + column * (push - more * mean[i]) / scale
+            covariance = covariance - torch.outer(column, column) * more / scale
+        if torch.allclose(mean, before, rtol=0.0, atol=1e-9):
+            return mean, covariance
+    raise AssertionError("no convergence")
 
 
 class TestAgainstMonteCarlo:
@@ -175,6 +215,34 @@ class TestAgainstMonteCarlo:
         assert max(errors) < 0.25
         # What an error of 25 % in the variance makes of the logarithm.
         assert max(excess) < -0.5 * math.log(1.0 - 0.25)
+
+    @pytest.mark.parametrize("kind", ["box", "theta"])
+    def test_conditional_variance_by_the_textbook(self, kind, target, monkeypatch):
+        """The same approximation, step by step, without its error."""
+        monkeypatch.setattr(robust_entropy_search, "EP_TOLERANCE", 1e-8)
+        for seed in range(8):
+            t = 2 + seed % 3
+            model = make_model(t=t, seed=seed, noise=1e-2)
+            acqf = qRobustEntropySearch(
+                model,
+                make_domain(kind),
+                num_samples=1,
+                maximize=False,
+                target=target,
+                seed=seed,
+            )
+            z = random_points(1, seed=1000 + seed).squeeze(-2)
+            pair = [t, 2 * t + 1]
+            mean, covariance, lower, upper = constraints(model, acqf, z)
+            bounds = lower[pair], upper[pair]
+            # The candidate's own constraints come last.
+            lower[pair], upper[pair] = -torch.inf, torch.inf
+            mean, covariance = sequential_ep(mean, covariance, lower, upper)
+            expected = truncated_bvn_moments(
+                mean[pair], covariance[pair][:, pair], *bounds
+            ).covariance[0, 0]
+            _, conditional = acqf._variances(z)
+            assert float(conditional) == pytest.approx(float(expected), rel=1e-3)
 
     def test_pending_points_are_observations_of_the_sample(self, target):
         # The process of a sample with pending points is that of the sample with these
@@ -698,6 +766,30 @@ class TestBadInput:
             qRobustEntropySearch(
                 make_model(t=4, seed=1), make_domain(), X_pending=pending
             )
+
+    def test_no_tensor(self):
+        acqf = qRobustEntropySearch(
+            make_model(t=4, seed=1), make_domain(), num_samples=2, seed=0
+        )
+        with pytest.raises(
+            TypeError, match="`X` to be a tensor of shape batch_shape x 1 x 2, got list"
+        ):
+            acqf([[0.5, 0.5]])
+        with pytest.raises(
+            TypeError, match="`X_pending` to be a tensor of shape m x 2, got list"
+        ):
+            acqf.set_X_pending([[0.5, 0.5]])
+        assert acqf.X_pending is None
+
+    def test_number_of_columns(self):
+        acqf = qRobustEntropySearch(
+            make_model(t=4, seed=1), make_domain(), num_samples=2, seed=0
+        )
+        with pytest.raises(
+            BotorchTensorDimensionError,
+            match=r"`X` of shape batch_shape x 1 x 2, got shape \(5, 1, 3\)",
+        ):
+            acqf(torch.zeros(5, 1, 3, **DOUBLE))
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_points_that_are_not_numbers(self, kind):
