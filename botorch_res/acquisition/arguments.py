@@ -13,7 +13,6 @@ from botorch.exceptions.errors import (
     InputDataError,
     UnsupportedError,
 )
-
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain

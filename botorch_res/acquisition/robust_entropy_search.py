@@ -48,7 +48,11 @@ from typing import Any
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
 from botorch.models.model import Model
 from botorch.utils.transforms import (
     average_over_ensemble_models,
@@ -62,6 +66,7 @@ from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ConditionalGP, ExactGPView
 from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.optim.arguments import check_counts
 from botorch_res.probability import (
     truncated_bvn_moments,
     truncated_normal_moments,
@@ -166,6 +171,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             raise InputDataError(
                 f"Expected a `target` among {', '.join(TARGETS)}, got {target!r}."
             )
+        check_counts(max_elements=(max_elements, 1))
         self.target = target
         negate = maximize != is_negating(posterior_transform)
         self.view = ExactGPView(model, negate=negate, model_units=True)
@@ -239,7 +245,14 @@ class qRobustEntropySearch(AcquisitionFunction):
         X = X.to(self.domain.bounds.dtype)
         if is_ensemble(self.model):
             X = X.unsqueeze(-3)
-        batch_shape = torch.broadcast_shapes(X.shape[:-2], members)
+        try:
+            batch_shape = torch.broadcast_shapes(X.shape[:-2], members)
+        except RuntimeError as error:
+            raise BotorchTensorDimensionError(
+                f"Expected `X` of shape batch_shape x 1 x d, with a batch_shape that "
+                f"ends in the model's, {tuple(members)}, or in ones, got shape "
+                f"{tuple(X.shape)}."
+            ) from error
         points = X.expand(*batch_shape, 1, X.shape[-1]).reshape(
             -1, *members, X.shape[-1]
         )

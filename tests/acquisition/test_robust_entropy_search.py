@@ -98,7 +98,7 @@ def constraints(
     are known are conditioned on by the textbook, and left out.
     """
     X = model.train_inputs[0]
-    x, _ = acqf.domain.split(torch.cat([X, z]))
+    x, theta = acqf.domain.split(torch.cat([X, z]))
     worst_theta, worst_value = acqf.solver(x)
     optimum = torch.minimum(acqf.robust_optimal_values[0], worst_value[0].min())
     partners = acqf.domain.join(x, worst_theta[0])
@@ -107,6 +107,9 @@ def constraints(
     if acqf.target == "characteristics":
         lower = torch.cat([-unbounded, optimum.expand(n)])
         upper = torch.cat([worst_value[0], worst_value[0]])
+        # At a theta that nature cannot choose, data may exceed the worst case.
+        outside = ~acqf.domain.contains_theta(theta[:-1])
+        upper[: n - 1][outside] = torch.inf
         known = torch.zeros(2 * n, dtype=torch.bool)
     else:
         x_best, _ = acqf.domain.split(acqf.robust_optimizers)
@@ -790,6 +793,20 @@ class TestBadInput:
             match=r"`X` of shape batch_shape x 1 x 2, got shape \(5, 1, 3\)",
         ):
             acqf(torch.zeros(5, 1, 3, **DOUBLE))
+
+    def test_batch_shape(self):
+        X = torch.stack([random_points(4, seed=s).squeeze(-2) for s in range(3)])
+        batched = SingleTaskGP(X, objective(X))
+        acqf = qRobustEntropySearch(batched, make_domain(), num_samples=2, seed=0)
+        with pytest.raises(
+            BotorchTensorDimensionError,
+            match=r"ends in the model's, \(3,\), or in ones, got shape \(5, 1, 2\)",
+        ):
+            acqf(random_points(5, seed=1))
+
+    def test_max_elements(self):
+        with pytest.raises(InputDataError, match=r"`max_elements` to be a .* got 0"):
+            qRobustEntropySearch(make_model(t=4, seed=1), make_domain(), max_elements=0)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_points_that_are_not_numbers(self, kind):
