@@ -24,16 +24,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.exceptions.warnings import OptimizationWarning
 from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_res.limits import at_least, check_numbers
 from botorch_res.models.hyperparameters import (
     HyperparameterPosterior,
     Hyperparameters,
@@ -89,8 +90,11 @@ class DefaultGP:
         >>> model = DefaultGP()(train_X, train_Y, None, domain.bounds)
     """
 
-    num_restarts: int = 4
-    min_noise: float = 1e-6
+    num_restarts: int = at_least(1, 4)
+    min_noise: float = at_least(0.0, 1e-6)
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
 
     def __call__(
         self,
@@ -133,11 +137,14 @@ class MaximumLikelihoodGP:
         num_restarts: The number of starting points of the fit.
     """
 
-    noise_variance: float = 1e-3
+    noise_variance: float = at_least(0.0, 1e-3)
     standardize: bool = True
     lengthscale_bounds: tuple[float, float] = (1e-5, 10.0)
     signal_bounds: tuple[float, float] = (1e-5, 10.0)
-    num_restarts: int = 8
+    num_restarts: int = at_least(1, 8)
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
 
     def __call__(
         self,
@@ -192,8 +199,15 @@ class FixedGP:
 
     lengthscale: float | Sequence[float]
     signal_variance: float = 1.0
-    noise_variance: float = 1e-3
+    noise_variance: float = at_least(0.0, 1e-3)
     standardize: bool = False
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        for name in ("lengthscale", "signal_variance"):
+            value = getattr(self, name)
+            if not (torch.as_tensor(value) > 0).all():
+                raise InputDataError(f"Expected a positive `{name}`, got {value}.")
 
     def __call__(
         self,
@@ -239,7 +253,8 @@ class FixedGP:
 class BayesianGP:
     """An ensemble over samples of the hyperparameters, with ``DefaultGP``'s priors.
 
-    The samples are drawn with emcee, which the extra ``bayes`` installs.
+    The samples are drawn with emcee, which the extra ``bayes`` installs. A factory
+    remembers the last ones, and draws anew only when what they depend on has changed.
 
     Attributes:
         num_samples: The number of samples, and of members of the ensemble.
@@ -252,10 +267,17 @@ class BayesianGP:
         >>> model = BayesianGP(num_samples=8)(train_X, train_Y, None, domain.bounds)
     """
 
-    num_samples: int = 16
-    num_steps: int = 100
-    refresh: int = 1
-    min_noise: float = 1e-6
+    num_samples: int = at_least(1, 16)
+    num_steps: int = at_least(1, 100)
+    refresh: int = at_least(1, 1)
+    min_noise: float = at_least(0.0, 1e-6)
+    # For each seed: what its last samples depend on, and these.
+    _last_draw: dict[int, tuple[list[Tensor], Hyperparameters]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
 
     def __call__(
         self,
@@ -284,11 +306,37 @@ class BayesianGP:
         used = max(1, len(X) - len(X) % self.refresh)
         data = ScaledData(X, Y, Yvar, bounds, self.min_noise, reference=Y[:used])
         noise = None if data.noise is None else data.noise[:used]
-        posterior = default_hyperparameter_posterior(
-            data.X[:used], data.y[:used], noise
-        )
-        samples = posterior.sample(self.num_samples, self.num_steps, seed)
-        return data.build(posterior.natural(samples), EnsembleGP)
+        samples = self._draw(data.X[:used], data.y[:used], noise, seed)
+        return data.build(samples, EnsembleGP)
+
+    def _draw(
+        self, X: Tensor, y: Tensor, noise: Tensor | None, seed: int
+    ) -> Hyperparameters:
+        """Sample hyperparameters, or return the last ones if the data are the same."""
+        data = [X, y] if noise is None else [X, y, noise]
+        known, samples = self._last_draw.get(seed, ([], None))
+        if samples is None or not same_data(known, data):
+            posterior = default_hyperparameter_posterior(X, y, noise)
+            parameters = posterior.sample(self.num_samples, self.num_steps, seed)
+            samples = posterior.natural(parameters)
+            self._last_draw[seed] = data, samples
+        return samples
+
+
+def same_data(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    """Whether two sets of data are equal to the bit, in dtype and device, too.
+
+    Args:
+        first: Some tensors.
+        second: As many others, or not.
+
+    Returns:
+        Whether they are equal.
+    """
+    return len(first) == len(second) and all(
+        (a.dtype, a.device) == (b.dtype, b.device) and torch.equal(a, b)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def default_hyperparameter_posterior(

@@ -13,6 +13,7 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
+from botorch_res.limits import check_number
 
 
 def check_counts(**counts: tuple[Any, int]) -> None:
@@ -22,11 +23,7 @@ def check_counts(**counts: tuple[Any, int]) -> None:
         **counts: The value of each argument, and the least one that makes sense.
     """
     for name, (value, least) in counts.items():
-        if not isinstance(value, Integral) or value < least:
-            raise InputDataError(
-                f"Expected `{name}` to be a whole number of at least {least}, got "
-                f"{value!r}."
-            )
+        check_number(name, value, least)
 
 
 def check_seeds(seeds: Sequence[Any]) -> None:

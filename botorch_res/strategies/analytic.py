@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import LogExpectedImprovement, UpperConfidenceBound
 from botorch.models import SingleTaskGP
 from torch import Tensor
 
-from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.strategies.base import register_strategy
 from botorch_res.strategies.non_robust import NonRobustStrategy
 
@@ -25,28 +25,18 @@ class ExpectedImprovementStrategy(NonRobustStrategy):
 
     supports_pending = False
 
-    def build(
+    def _build(
         self,
         model: SingleTaskGP,
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
     ) -> AcquisitionFunction:
-        """Build the acquisition function.
-
-        Args:
-            model: The model.
-            points: Ignored.
-            bounds: Ignored.
-            X_pending: Ignored: the model has been told of them.
-
-        Returns:
-            The acquisition function.
-        """
         return LogExpectedImprovement(model, best_f=model.train_targets.max())
 
 
 @register_strategy("upper_confidence_bound")
+@dataclass(eq=False, kw_only=True)
 class UpperConfidenceBoundStrategy(NonRobustStrategy):
     """Propose the point with the best optimistic value.
 
@@ -54,37 +44,14 @@ class UpperConfidenceBoundStrategy(NonRobustStrategy):
         sqrt_beta: The bound's distance from the mean, in standard deviations.
     """
 
+    sqrt_beta: float = at_least(0.0, 2.0)
     supports_pending = False
 
-    def __init__(
-        self, domain: RobustDomain, *, sqrt_beta: float = 2.0, **kwargs: Any
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            sqrt_beta: The bound's distance from the mean, in standard deviations.
-            **kwargs: Further arguments of ``NonRobustStrategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.sqrt_beta = sqrt_beta
-
-    def build(
+    def _build(
         self,
         model: SingleTaskGP,
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
     ) -> AcquisitionFunction:
-        """Build the acquisition function.
-
-        Args:
-            model: The model.
-            points: Ignored.
-            bounds: Ignored.
-            X_pending: Ignored: the model has been told of them.
-
-        Returns:
-            The acquisition function.
-        """
         return UpperConfidenceBound(model, beta=self.sqrt_beta**2)

@@ -20,52 +20,50 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError
 from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.models.fitting import DefaultGP, ModelFactory
+from botorch_res.limits import check_number, check_numbers
+from botorch_res.models.fitting import DefaultGP, ModelFactory, same_data
+from botorch_res.optim.arguments import check_domain
 from botorch_res.optim.recommend import mean_function
 from botorch_res.strategies.recommendation import Recommendation, recommend
 
 _STRATEGIES: dict[str, type[Strategy]] = {}
 
 
+@dataclass(eq=False)
 class Strategy(ABC):
     """Proposes points to evaluate, and recommends a robust optimum.
 
     Attributes:
         domain: The domain.
-        maximize: Whether the worst case is to be maximised.
-        model_factory: Fits the model.
-        seed: The seed of the fit and of the recommendation.
+        maximize: If ``True``, look for ``max over x of min over theta``, otherwise for
+            ``min over x of max over theta``.
+        model_factory: Turns data into a model; ``DefaultGP()`` if it is not given.
+        seed: The seed of whatever is drawn in fitting and recommending.
     """
 
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        maximize: bool,
-        model_factory: ModelFactory | None = None,
-        seed: int = 0,
-    ) -> None:
-        """Build the strategy.
+    domain: RobustDomain
+    _: KW_ONLY
+    maximize: bool
+    model_factory: ModelFactory = None  # type: ignore[assignment]
+    seed: int = 0
+    _last_fit: tuple[list[Tensor], Model] | None = field(
+        default=None, init=False, repr=False
+    )
 
-        Args:
-            domain: The domain.
-            maximize: If ``True``, look for ``max over x of min over theta``, otherwise
-                for ``min over x of max over theta``.
-            model_factory: Turns data into a model; ``DefaultGP()`` if ``None``.
-            seed: The seed of whatever is drawn in fitting and recommending.
-        """
-        self.domain = domain
-        self.maximize = maximize
-        self.model_factory = DefaultGP() if model_factory is None else model_factory
-        self.seed = seed
-        self._last_fit: tuple[list[Tensor], Model] | None = None
+    def __post_init__(self) -> None:
+        check_domain(self.domain)
+        check_numbers(self)
+        given: ModelFactory | None = self.model_factory
+        self.model_factory = DefaultGP() if given is None else given
 
     @abstractmethod
     def propose(
@@ -91,6 +89,27 @@ class Strategy(ABC):
         Returns:
             An ``n x d`` tensor of points of the domain.
         """
+
+    def check(self, X: Tensor, X_pending: Tensor | None, n: int) -> None:
+        """Raise unless ``propose`` has been given points of the domain.
+
+        Args:
+            X: The evaluated points.
+            X_pending: The points under way, or ``None``.
+            n: The number of points to propose.
+        """
+        check_number("n", n, 1)
+        bounds = self.domain.bounds
+        for name, points in (("X", X), ("X_pending", X_pending)):
+            if points is not None and (
+                points.shape != (len(points), self.domain.dim)
+                or (points.dtype, points.device) != (bounds.dtype, bounds.device)
+            ):
+                raise BotorchTensorDimensionError(
+                    f"Expected `{name}` of shape n x {self.domain.dim}, of "
+                    f"{bounds.dtype} and on {bounds.device}, as the domain is, got "
+                    f"shape {tuple(points.shape)}, {points.dtype} on {points.device}."
+                )
 
     def recommend(
         self,
@@ -129,7 +148,7 @@ class Strategy(ABC):
         data = [X, Y] if Yvar is None else [X, Y, Yvar]
         if self._last_fit is not None:
             known, model = self._last_fit
-            if len(known) == len(data) and all(map(torch.equal, known, data)):
+            if same_data(known, data):
                 return model
         model = self.model_factory(X, Y, Yvar, self.domain.bounds, self.seed)
         self._last_fit = [tensor.clone() for tensor in data], model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
@@ -12,7 +12,7 @@ from botorch.models import SingleTaskGP
 from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
-from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.optim.ascent import ascend
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
 from botorch_res.strategies.base import register_strategy
@@ -24,6 +24,7 @@ NUM_ROUNDS = 10
 
 
 @register_strategy("max_value_entropy")
+@dataclass(eq=False, kw_only=True)
 class MaxValueEntropyStrategy(NonRobustStrategy):
     """Propose the point that tells most about the plain optimal value.
 
@@ -36,49 +37,18 @@ class MaxValueEntropyStrategy(NonRobustStrategy):
         num_points: The number of points on which optimal values are sampled.
     """
 
+    num_optima: int = at_least(1, 100)
+    num_y_samples: int = at_least(1, 32)
+    num_points: int = at_least(1, 1024)
     batch_limit = 256
 
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        num_optima: int = 100,
-        num_y_samples: int = 32,
-        num_points: int = 1024,
-        **kwargs: Any,
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            num_optima: The number of sampled optimal values.
-            num_y_samples: The number of imagined observations at a candidate.
-            num_points: The number of points on which optimal values are sampled.
-            **kwargs: Further arguments of ``NonRobustStrategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.num_optima = num_optima
-        self.num_y_samples = num_y_samples
-        self.num_points = num_points
-
-    def build(
+    def _build(
         self,
         model: SingleTaskGP,
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
     ) -> AcquisitionFunction:
-        """Build the acquisition function.
-
-        Args:
-            model: The model.
-            points: Where optimal values are sampled.
-            bounds: Ignored.
-            X_pending: Pending points, whose observations are imagined.
-
-        Returns:
-            The acquisition function.
-        """
         return qMaxValueEntropy(
             model,
             points,
@@ -89,6 +59,7 @@ class MaxValueEntropyStrategy(NonRobustStrategy):
 
 
 @register_strategy("joint_entropy_search")
+@dataclass(eq=False, kw_only=True)
 class JointEntropySearchStrategy(NonRobustStrategy):
     """Propose the point that tells most about the plain optimum, place and value.
 
@@ -101,46 +72,17 @@ class JointEntropySearchStrategy(NonRobustStrategy):
         num_points: The number of points from which the search for them starts.
     """
 
+    num_optima: int = at_least(1, 64)
+    num_points: int = at_least(1, 1024)
     batch_limit = 512
 
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        num_optima: int = 64,
-        num_points: int = 1024,
-        **kwargs: Any,
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            num_optima: The number of sampled optima.
-            num_points: The number of points from which the search for them starts.
-            **kwargs: Further arguments of ``NonRobustStrategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.num_optima = num_optima
-        self.num_points = num_points
-
-    def build(
+    def _build(
         self,
         model: SingleTaskGP,
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
     ) -> AcquisitionFunction:
-        """Build the acquisition function.
-
-        Args:
-            model: The model.
-            points: Where the search for sampled optima starts.
-            bounds: The bounds of the domain.
-            X_pending: Pending points, evaluated together with the candidate.
-
-        Returns:
-            The acquisition function.
-        """
         seed = int(torch.randint(2**31, ()))
         samples = draw_fourier_samples(model, self.num_optima, seed=seed)
         movable = torch.ones_like(points[0], dtype=torch.bool)

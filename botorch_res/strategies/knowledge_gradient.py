@@ -7,6 +7,7 @@ may be finite, and its best points then have to be members of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from botorch.acquisition.knowledge_gradient import qKnowledgeGradient
 from botorch.models import SingleTaskGP
 from torch import Tensor
 
-from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.strategies.base import register_strategy
 from botorch_res.strategies.non_robust import NonRobustStrategy
@@ -94,6 +95,7 @@ class DiscreteKnowledgeGradient(qKnowledgeGradient):
 
 
 @register_strategy("knowledge_gradient")
+@dataclass(eq=False, kw_only=True)
 class KnowledgeGradientStrategy(NonRobustStrategy):
     """Propose the point after which the largest posterior mean will be largest.
 
@@ -102,52 +104,19 @@ class KnowledgeGradientStrategy(NonRobustStrategy):
         num_points: The number of points of the domain that may then look best.
     """
 
+    num_fantasies: int = at_least(1, 16)
+    num_points: int = at_least(1, 128)
+    num_restarts: int = at_least(1, 4)
+    raw_samples: int = at_least(1, 64)
     batch_limit = 512
 
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        num_fantasies: int = 16,
-        num_points: int = 128,
-        raw_samples: int = 64,
-        num_restarts: int = 4,
-        **kwargs: Any,
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            num_fantasies: The number of imagined observations at a candidate.
-            num_points: The number of points of the domain that may then look best.
-            raw_samples: The number of points from which starting points are selected.
-            num_restarts: The number of starting points of the local search.
-            **kwargs: Further arguments of ``NonRobustStrategy``.
-        """
-        super().__init__(
-            domain, raw_samples=raw_samples, num_restarts=num_restarts, **kwargs
-        )
-        self.num_fantasies = num_fantasies
-        self.num_points = num_points
-
-    def build(
+    def _build(
         self,
         model: SingleTaskGP,
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
     ) -> AcquisitionFunction:
-        """Build the acquisition function.
-
-        Args:
-            model: The model.
-            points: The points that may look best later.
-            bounds: Ignored.
-            X_pending: Pending points, imagined together with the candidate.
-
-        Returns:
-            The acquisition function.
-        """
         return DiscreteKnowledgeGradient(
             model, points, num_fantasies=self.num_fantasies, X_pending=X_pending
         )

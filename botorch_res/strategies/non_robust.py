@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,12 +35,13 @@ from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
 from torch.nn import ModuleList
 
-from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
 from botorch_res.strategies.base import Strategy
 
 
+@dataclass(eq=False, kw_only=True)
 class NonRobustStrategy(Strategy):
     """Propose the maximum of one of BoTorch's acquisition functions.
 
@@ -49,36 +51,19 @@ class NonRobustStrategy(Strategy):
         batch_limit: The largest number of points that are evaluated at once.
         num_points: The number of points that stand for the domain; fewer if it has
             not so many.
-        supports_pending: Whether ``build`` knows what to do with pending points. If
+        supports_pending: Whether ``_build`` knows what to do with pending points. If
             not, they are taken for observations of the posterior mean.
     """
 
-    batch_limit: int = 4096
-    num_points: int = 1
-    supports_pending: bool = True
-
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        num_restarts: int = 8,
-        raw_samples: int = 256,
-        **kwargs: Any,
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            num_restarts: The number of starting points of the local search.
-            raw_samples: The number of points from which these are selected.
-            **kwargs: Further arguments of ``Strategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.num_restarts = num_restarts
-        self.raw_samples = raw_samples
+    num_restarts: int = at_least(1, 8)
+    raw_samples: int = at_least(1, 256)
+    # Not for users to set: these follow from the method.
+    batch_limit = 4096
+    num_points = 1
+    supports_pending = True
 
     @abstractmethod
-    def build(
+    def _build(
         self,
         model: SingleTaskGP,
         points: Tensor,
@@ -120,6 +105,7 @@ class NonRobustStrategy(Strategy):
         Returns:
             An ``n x d`` tensor.
         """
+        self.check(X, X_pending, n)
         pending = X[:0] if X_pending is None else X_pending
         for _ in range(n):
             # BoTorch's samplers take their seeds from the global generator.
@@ -158,7 +144,7 @@ class NonRobustStrategy(Strategy):
         pending = view.transform_inputs(X_pending) if len(X_pending) > 0 else None
         return MemberAverage(
             view,
-            [self.build(member, points, bounds, pending) for member in members(view)],
+            [self._build(member, points, bounds, pending) for member in members(view)],
         )
 
     def _points(self, seed: int) -> Tensor:

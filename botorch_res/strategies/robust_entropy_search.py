@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from botorch_res.acquisition import qRobustEntropySearch
-from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
 from botorch_res.strategies.base import Strategy, register_strategy
 
 
 @register_strategy("res")
+@dataclass(eq=False, kw_only=True)
 class RobustEntropySearchStrategy(Strategy):
     """Propose the points that tell most about the robust optimum.
 
@@ -23,31 +24,10 @@ class RobustEntropySearchStrategy(Strategy):
         raw_samples: The number of points from which these are selected.
     """
 
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        num_samples: int = 16,
-        target: str = "optimum",
-        num_restarts: int = 8,
-        raw_samples: int = 256,
-        **kwargs: Any,
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            num_samples: The number of function samples.
-            target: What the information is about; see ``qRobustEntropySearch``.
-            num_restarts: The number of starting points of the local search.
-            raw_samples: The number of points from which these are selected.
-            **kwargs: Further arguments of ``Strategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.num_samples = num_samples
-        self.target = target
-        self.num_restarts = num_restarts
-        self.raw_samples = raw_samples
+    num_samples: int = at_least(1, 16)
+    target: str = "optimum"
+    num_restarts: int = at_least(1, 8)
+    raw_samples: int = at_least(1, 256)
 
     def propose(
         self,
@@ -71,6 +51,7 @@ class RobustEntropySearchStrategy(Strategy):
         Returns:
             An ``n x d`` tensor.
         """
+        self.check(X, X_pending, n)
         acqf = qRobustEntropySearch(
             self.fit(X, Y, Yvar),
             self.domain,

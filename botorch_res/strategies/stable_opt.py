@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from botorch_res.acquisition import StableOpt
-from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.strategies.base import Strategy, register_strategy
 
 
 @register_strategy("stable_opt")
+@dataclass(eq=False, kw_only=True)
 class StableOptStrategy(Strategy):
     """Propose the best ``x`` in an optimistic, and its ``theta`` in a pessimistic mood.
 
@@ -20,18 +21,7 @@ class StableOptStrategy(Strategy):
         sqrt_beta: The bounds' distance from the mean, in standard deviations.
     """
 
-    def __init__(
-        self, domain: RobustDomain, *, sqrt_beta: float = 2.0, **kwargs: Any
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            sqrt_beta: The bounds' distance from the mean, in standard deviations.
-            **kwargs: Further arguments of ``Strategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.sqrt_beta = sqrt_beta
+    sqrt_beta: float = at_least(0.0, 2.0)
 
     def propose(
         self,
@@ -56,6 +46,7 @@ class StableOptStrategy(Strategy):
         Returns:
             An ``n x d`` tensor.
         """
+        self.check(X, X_pending, n)
         pending = X[:0] if X_pending is None else X_pending
         for _ in range(n):
             rule = StableOpt(

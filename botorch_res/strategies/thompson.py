@@ -37,6 +37,7 @@ class ThompsonStrategy(Strategy):
         Returns:
             An ``n x d`` tensor.
         """
+        self.check(X, X_pending, n)
         view = ExactGPView(self.fit(X, Y, Yvar), negate=self.maximize)
         samples = draw_fourier_samples(view, num_samples=n, seed=seed)
         optimum = robust_optimum(samples, self.domain)

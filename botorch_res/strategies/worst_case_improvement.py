@@ -7,6 +7,7 @@ the methods of ``botorch_res.strategies.non_robust``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from torch import Tensor
 from torch.nn import ModuleList
 
 from botorch_res.domain import RobustDomain
+from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.optim import WorstCaseSolver
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
@@ -40,6 +42,7 @@ from botorch_res.strategies.non_robust import members
 
 
 @register_strategy("worst_case_nei")
+@dataclass(eq=False, kw_only=True)
 class WorstCaseImprovementStrategy(Strategy):
     """Propose what a BoTorch user picks today for the worst case.
 
@@ -58,34 +61,11 @@ class WorstCaseImprovementStrategy(Strategy):
         batch_limit: The largest number of points that are evaluated at once.
     """
 
-    def __init__(
-        self,
-        domain: RobustDomain,
-        *,
-        num_thetas: int = 32,
-        num_samples: int = 64,
-        num_restarts: int = 4,
-        raw_samples: int = 64,
-        batch_limit: int = 64,
-        **kwargs: Any,
-    ) -> None:
-        """Build the strategy.
-
-        Args:
-            domain: The domain.
-            num_thetas: The number of thetas that represent a box.
-            num_samples: The number of functions over which the improvement is averaged.
-            num_restarts: The number of starting points of the local search.
-            raw_samples: The number of points from which these are selected.
-            batch_limit: The largest number of points that are evaluated at once.
-            **kwargs: Further arguments of ``Strategy``.
-        """
-        super().__init__(domain, **kwargs)
-        self.num_thetas = num_thetas
-        self.num_samples = num_samples
-        self.num_restarts = num_restarts
-        self.raw_samples = raw_samples
-        self.batch_limit = batch_limit
+    num_thetas: int = at_least(1, 32)
+    num_samples: int = at_least(1, 64)
+    num_restarts: int = at_least(1, 4)
+    raw_samples: int = at_least(1, 64)
+    batch_limit: int = at_least(1, 64)
 
     def propose(
         self,
@@ -109,6 +89,7 @@ class WorstCaseImprovementStrategy(Strategy):
         Returns:
             An ``n x d`` tensor.
         """
+        self.check(X, X_pending, n)
         model = self.fit(X, Y, Yvar)
         thetas = self.domain.theta_choices
         if thetas is None:

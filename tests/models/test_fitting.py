@@ -1,5 +1,6 @@
 import math
 import pickle
+import re
 import warnings
 
 import pytest
@@ -17,6 +18,7 @@ from botorch_res.models.fitting import (
     MaximumLikelihoodGP,
     default_hyperparameter_posterior,
 )
+from botorch_res.models.hyperparameters import HyperparameterPosterior
 from botorch_res.models.scaled_gp import EnsembleGP, outcome_scale
 
 BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], dtype=torch.double)
@@ -311,6 +313,70 @@ class TestBayesianGP:
         assert not torch.equal(scales[9], scales[10])
         model = factory(X, Y, torch.full_like(Y, 1e-8), BOUNDS)
         torch.testing.assert_close(moments(model, X)[0], Y[:, 0], rtol=0, atol=0.01)
+
+    def test_draws_only_when_it_must(self, monkeypatch):
+        draws = []
+        sample = HyperparameterPosterior.sample
+
+        def counted(posterior, *args):
+            draws.append(args)
+            return sample(posterior, *args)
+
+        monkeypatch.setattr(HyperparameterPosterior, "sample", counted)
+        X = points(13)
+        Y = smooth(X)
+        options = {"num_samples": 2, "num_steps": 3, "refresh": 5}
+        factory = BayesianGP(**options)
+        Yvar = torch.full_like(Y, 1e-4)
+        for n in range(1, 14):
+            model = factory(X[:n], Y[:n], None, BOUNDS)
+            known = len(draws)
+            fresh = BayesianGP(**options)(X[:n], Y[:n], None, BOUNDS)
+            for found, expected in zip(
+                model.state_dict().values(), fresh.state_dict().values(), strict=True
+            ):
+                assert torch.equal(found, expected)
+            del draws[known:]
+        assert len(draws) == 3
+        # Later observations are none of its business, earlier ones, the noise and the
+        # seed are; every seed has its own.
+        changed = Y.clone()
+        changed[12] += 1.0
+        factory(X, changed, None, BOUNDS)
+        assert len(draws) == 3
+        factory(X, Y, None, BOUNDS, seed=1)
+        factory(X, Y, None, BOUNDS)
+        assert len(draws) == 4
+        changed[9] += 1.0
+        factory(X, changed, None, BOUNDS)
+        factory(X, changed, Yvar, BOUNDS)
+        factory(X, changed, Yvar, BOUNDS + 1.0)
+        assert len(draws) == 7
+        assert factory == BayesianGP(**options)
+        assert hash(factory) == hash(BayesianGP(**options))
+
+
+@pytest.mark.parametrize(
+    ("factory", "options"),
+    [
+        (DefaultGP, {"num_restarts": 0}),
+        (DefaultGP, {"min_noise": -1.0}),
+        (MaximumLikelihoodGP, {"num_restarts": 2.5}),
+        (MaximumLikelihoodGP, {"noise_variance": -1.0}),
+        (FixedGP, {"lengthscale": (0.1, -0.3)}),
+        (FixedGP, {"lengthscale": 0.1, "signal_variance": 0.0}),
+        (FixedGP, {"lengthscale": 0.1, "noise_variance": float("nan")}),
+        (BayesianGP, {"num_samples": 0}),
+        (BayesianGP, {"num_steps": 0}),
+        (BayesianGP, {"refresh": 0}),
+    ],
+)
+def test_bad_settings(factory, options):
+    name, value = list(options.items())[-1]
+    with pytest.raises(
+        InputDataError, match=rf"`{name}`.*, got {re.escape(str(value))}"
+    ):
+        factory(**options)
 
 
 def test_factories_build_single_task_gps():

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
@@ -73,6 +74,61 @@ def test_fits_one_observation(name):
     strategy = make_strategy(name, DOMAINS[1], maximize=False, **QUICK.get(name, {}))
     assert strategy.propose(X, Y, Yvar=torch.full_like(Y, 1e-4)).shape == (1, 2)
     strategy.recommend(X, Y)
+
+
+@pytest.mark.parametrize("name", available_strategies())
+class TestBadArguments:
+    def test_numbers(self, name):
+        for option in QUICK.get(name, {}):
+            for bad in (0, 2.5):
+                with pytest.raises(InputDataError, match=f"`{option}` .* got {bad}"):
+                    make_strategy(name, DOMAINS[0], maximize=False, **{option: bad})
+        with pytest.raises(TypeError, match="unexpected keyword argument 'magic'"):
+            make_strategy(name, DOMAINS[0], maximize=False, magic=1)
+
+    def test_domain(self, name):
+        with pytest.raises(InputDataError, match=r"RobustDomain, .* got Tensor"):
+            make_strategy(name, BOUNDS, maximize=False)
+
+    def test_points(self, name):
+        X, Y = data(DOMAINS[0])
+        strategy = make_strategy(name, DOMAINS[0], maximize=False, model_factory=CHEAP)
+        with pytest.raises(InputDataError, match=r"`n` .*at least 1, got 0"):
+            strategy.propose(X, Y, n=0)
+        if name == "random":  # which ignores the data
+            return
+        with pytest.raises(
+            BotorchTensorDimensionError,
+            match=r"`X_pending` of shape n x 2, .* got shape \(3, 4\), torch.float64",
+        ):
+            strategy.propose(X, Y, X_pending=X.new_zeros(3, 4))
+        with pytest.raises(
+            BotorchTensorDimensionError,
+            match=r"`X` .*torch.float64.*, got shape \(6, 2\), torch.float32 on cpu",
+        ):
+            strategy.propose(X.float(), Y.float())
+
+
+@pytest.mark.parametrize("name", ["stable_opt", "upper_confidence_bound"])
+def test_bad_sqrt_beta(name):
+    for bad in (-1.0, float("nan"), float("inf"), "2"):
+        with pytest.raises(InputDataError, match=f"`sqrt_beta` .* got {bad!r}"):
+            make_strategy(name, DOMAINS[0], maximize=False, sqrt_beta=bad)
+
+
+@pytest.mark.filterwarnings("ignore:The model inputs are of type torch.float32")
+@pytest.mark.parametrize("name", available_strategies())
+def test_single_precision(name):
+    domain = DOMAINS[1].to(dtype=torch.float)
+    X, Y = data(domain)
+    strategy = make_strategy(
+        name, domain, maximize=False, model_factory=CHEAP, **QUICK.get(name, {})
+    )
+    proposed = strategy.propose(X, Y, X_pending=X[:1] + 0.1, seed=4)
+    assert proposed.dtype == torch.float
+    x, theta = domain.split(proposed)
+    assert domain.contains_x(x).all()
+    assert domain.contains_theta(theta).all()
 
 
 class TestFit:
