@@ -24,7 +24,11 @@ from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import plot_study
 from botorch_res.plotting.figure import check_picture
 from botorch_res.strategies import available_strategies
-from botorch_res.study.running import LostEvaluationsError, RepeatedFailureError
+from botorch_res.study.running import (
+    LostEvaluationsError,
+    RepeatedFailureError,
+    check_function,
+)
 from botorch_res.study.tasks import load_task
 
 HELP = """Find the setting whose worst case is best, in few experiments.
@@ -158,14 +162,16 @@ def build_app() -> Any:
             if plot is not None:
                 check_picture(plot)
             task = load_task(problem, domain)
-            optimizer = RobustOptimizer(
-                task.domain,
-                maximize=task.maximize,
-                storage=storage,
-                strategy=strategy,
-                seed=seed,
-            )
             with _executor(processes) as executor:
+                # A function that cannot be evaluated must not leave a file behind.
+                check_function(task.space, task.function, executor)
+                optimizer = RobustOptimizer(
+                    task.space,
+                    maximize=task.maximize,
+                    storage=storage,
+                    strategy=strategy,
+                    seed=seed,
+                )
                 optimizer.run(
                     task.function, iterations, executor, progress=_current_best
                 )
@@ -248,7 +254,7 @@ def build_app() -> Any:
             check_picture(path)
             truth = None if problem is None else load_task(problem, None).problem
             plot_study(RobustOptimizer.open(study), truth).savefig(path)
-        except (BotorchError, ImportError, ValueError) as error:
+        except (BotorchError, ImportError, OSError, ValueError) as error:
             raise fail(error) from error
         console.print(f"Picture in {escape(str(path))}", highlight=False)
 

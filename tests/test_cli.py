@@ -46,6 +46,9 @@ def slow(friction, force):
     time.sleep(600 if earlier >= 3 else 0.5)
     return simulate(friction, force)
 
+def alone(friction):
+    return friction
+
 def broken(friction, force):
     raise ZeroDivisionError("no press")
 """
@@ -188,6 +191,10 @@ class TestRun:
                 ("run", "press_module:broken", "--domain", "press.toml", *RANDOM),
                 "10 evaluations in a row have failed",
             ),
+            (
+                ("run", "press_module:alone", "--domain", "press.toml"),
+                "but it has the signature (friction): got an unexpected keyword argu",
+            ),
             (("run", "branin", "--strategy", "magic"), "got 'magic'"),
             (
                 ("run", "branin", "--plot", "no/b.png"),
@@ -204,6 +211,28 @@ class TestRun:
         assert result.exit_code == 1
         assert message in " ".join(result.output.split())
         assert "Traceback" not in result.output
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("run", "press_module:alone", "--domain", "press.toml"),
+            ("run", "press_module:simulate", "--domain", "press.toml", "--strategy=x"),
+        ],
+    )
+    def test_refused_runs_leave_no_file(self, folder, arguments):
+        before = set(folder.glob("*.db"))
+        assert call(*arguments, "--storage", "press.db").exit_code == 1
+        assert set(folder.glob("*.db")) == before == set()
+
+    def test_another_domain(self, folder):
+        storage = ("--storage", "press.db", "--iterations", "1")
+        assert call(*PRESS_RUN, *storage).exit_code == 0
+        (folder / "press.toml").write_text(TOML.replace("upper = 0.2", "upper = 0.3"))
+        result = call(*PRESS_RUN, *storage)
+        assert result.exit_code == 1
+        output = " ".join(result.output.split())
+        assert "The study in press.db has another domain" in output
+        assert "To go on with this one, describe it as before" in output
 
 
 class TestShowAndPlot:

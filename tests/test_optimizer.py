@@ -332,7 +332,7 @@ class TestReopening:
             ),
             (PARAMETERS, {}, "You gave friction from 0.001 to 0.1"),
             (DOMAIN, {"maximize": True}, "is to minimise .* you asked to maximise"),
-            (DOMAIN, {"seed": 8}, "the seed 7, you gave 8. Leave the seed out"),
+            (DOMAIN, {"seed": 8}, "the seed 7, you gave 8. .* leave the seed out"),
         ],
     )
     def test_another_study(self, tmp_path, domain, changes, message):
@@ -340,7 +340,7 @@ class TestReopening:
         told(RobustOptimizer(DOMAIN, maximize=False, storage=path, seed=7), 1)
         with pytest.raises(InputDataError, match=message):
             RobustOptimizer(domain, **{"maximize": False, "storage": path} | changes)
-        with pytest.raises(InputDataError, match=r"RobustOptimizer\.open\("):
+        with pytest.raises(InputDataError, match="Use another file for another study"):
             RobustOptimizer(domain, **{"maximize": False, "storage": path} | changes)
         assert len(RobustOptimizer.open(path, seed=7).trials) == 1
 

@@ -88,12 +88,13 @@ class Slice:
         from matplotlib.patheffects import withStroke
 
         span = self.theta_values[-1] - self.theta_values[0]
-        # Few values are marked each: one alone between two jumps has no line.
+        # Few values are marked each: there is nothing between them.
         few = len(self.x_values) <= _MAX_MARKERS
         axes.plot(
             *broken_at_jumps(curve.x, curve.theta[:, 0], span),
             color=WORST_COLOR,
             lw=2,
+            ls="none" if few else "-",
             marker="s" if few else "",
             ms=9,
             mfc="none",

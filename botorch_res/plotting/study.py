@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 4.8, 3.3
 # Histories of longer studies are drawn at so many of their trials.
 _MAX_HISTORY = 25
+# An early interval this many times as wide as all that came later is cut off.
+_MAX_FLATTENING = 3.0
 # More values than these have a line without markers, which would touch.
 _MAX_MARKERS = 50
 
@@ -251,10 +253,11 @@ def _draw_trials(
 ) -> None:
     """Mark the trials and the recommendation."""
     styles: dict[str, dict[str, Any]] = {
-        "complete": {"marker": "o", "mfc": "black", "mec": "white", "label": "told"},
-        "running": {"marker": "o", "mfc": "white", "mec": "black", "label": "running"},
-        "failed": {"marker": "X", "mfc": "white", "mec": "black", "label": "failed"},
+        "complete": {"marker": "o", "ms": 5, "mfc": "black", "mec": "white"},
+        "running": {"marker": "^", "ms": 7, "mfc": "white", "mec": "black"},
+        "failed": {"marker": "X", "ms": 8, "mfc": "white", "mec": "black"},
     }
+    labels = {"complete": "told"}
     for state, style in styles.items():
         rows = [t.parameters or {} for t in optimizer.trials if t.state == state]
         if rows:
@@ -262,11 +265,11 @@ def _draw_trials(
                 [row[one.x.name] for row in rows],
                 [row[one.theta.name] for row in rows],
                 # On a slice the trials are projections.
-                ms=4 if one.others else 5,
                 alpha=0.6 if one.others else 1.0,
                 ls="none",
                 clip_on=False,
                 zorder=3,
+                label=labels.get(state, state),
                 **style,
             )
     _draw_star(axes, best.x[one.x.name], best.theta[one.theta.name])
@@ -321,6 +324,18 @@ def _draw_band(axes: Axes, x: Any, lower: Any, upper: Any) -> None:
     )
 
 
+def _show_later_intervals(axes: Axes, found: list[StudyRecommendation]) -> None:
+    """Keep wide intervals of the first half from flattening the rest of a history."""
+    later = found[len(found) // 2 :]
+    values = [r.value for r in found]
+    low = min(values + [r.lower for r in later])
+    high = max(values + [r.upper for r in later])
+    bottom, top = axes.get_ylim()
+    if top - bottom > _MAX_FLATTENING * (high - low) > 0:
+        margin = 0.05 * (high - low)
+        axes.set_ylim(low - margin, high + margin)
+
+
 def _draw_progress(
     axes: Axes,
     optimizer: RobustOptimizer,
@@ -336,6 +351,7 @@ def _draw_progress(
     if problem is None:
         _draw_band(axes, counts, [r.lower for r in found], [r.upper for r in found])
         axes.plot(counts, [r.value for r in found], label=WORST_LABEL, **style)
+        _show_later_intervals(axes, found)
         axes.set_ylabel(f"recommended worst-case\n{label}")
     else:
         x = torch.tensor([list(r.x.values()) for r in found]).to(problem.bounds)

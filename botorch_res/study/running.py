@@ -34,6 +34,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_res.study.observations import check_noise, check_value
 from botorch_res.study.settings import check_count
+from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import RUNNING, Trial
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def run_study(
     ):
         if number is not None:
             check_count(name, number)
-    _check_function(optimizer, function, executor)
+    check_function(optimizer.space, function, executor)
     engine = _Inline() if executor is None else executor
     loop = _Loop(optimizer, function, engine, max_attempts, max_failures)
     parallel = num_parallel or _num_workers(executor)
@@ -230,20 +231,26 @@ def _is_lost(future: Future[Any]) -> bool:
     return future.cancelled() or isinstance(future.exception(), _LOST)
 
 
-def _check_function(
-    optimizer: RobustOptimizer, function: Callable[..., Any], executor: Executor | None
+def check_function(
+    space: ParameterSpace, function: Callable[..., Any], executor: Executor | None
 ) -> None:
-    """Raise if a function cannot be evaluated anywhere, before a trial is spent."""
+    """Raise if a function cannot be evaluated anywhere, before a trial is spent.
+
+    Args:
+        space: The parameters.
+        function: The function.
+        executor: What will evaluate it, or ``None``.
+    """
     if not callable(function):
         raise TypeError(f"Expected `function` to be callable, got {function!r}.")
-    names = [parameter.name for parameter in optimizer.space.parameters]
+    names = [parameter.name for parameter in space.parameters]
     try:
         signature = inspect.signature(function)
     except ValueError:  # Some functions written in C do not tell.
         signature = None
     if signature is not None:
         try:
-            if optimizer.space.named:
+            if space.named:
                 signature.bind(**dict.fromkeys(names))
             else:
                 signature.bind(None)
@@ -251,7 +258,7 @@ def _check_function(
             call = ", ".join(f"{name}=..." for name in names)
             raise TypeError(
                 "Expected `function` to be callable as "
-                f"function({call if optimizer.space.named else 'z'}), but it has the "
+                f"function({call if space.named else 'z'}), but it has the "
                 f"signature {signature}: {error}."
             ) from error
     if isinstance(executor, ProcessPoolExecutor):

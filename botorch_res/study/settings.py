@@ -72,8 +72,8 @@ def check_same_study(
         path: The file.
     """
     advice = (
-        f"Use another file for another study, or RobustOptimizer.open({str(path)!r}) "
-        "to go on with this one."
+        "Use another file for another study. To go on with this one, describe it as "
+        f"before; in Python, RobustOptimizer.open({str(path)!r}) does."
     )
     if stored.space != wanted.space:
         before, now = (
@@ -94,8 +94,9 @@ def check_same_study(
         )
     if seed is not None and stored.seed != seed:
         raise InputDataError(
-            f"The study in {path} has the seed {stored.seed}, you gave {seed}. Leave "
-            f"the seed out to go on with the study. {advice}"
+            f"The study in {path} has the seed {stored.seed}, you gave {seed}. Use "
+            "another file for another study, or leave the seed out to go on with this "
+            "one."
         )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.domain import RobustDomain
 from botorch_res.study.parameters import Choice, Integer, Parameter, Range
 from botorch_res.study.space import ParameterSpace
 
@@ -27,13 +26,13 @@ class Task:
 
     Attributes:
         function: The function.
-        domain: Its domain.
+        space: Its parameters.
         maximize: The direction.
         problem: The built-in problem, whose robust optimum is known.
     """
 
     function: Callable[..., Any]
-    domain: RobustDomain | ParameterSpace
+    space: ParameterSpace
     maximize: bool
     problem: Any = None
 
@@ -103,7 +102,8 @@ def load_task(problem: str, domain_file: Path | None) -> Task:
             raise InputDataError(f"The built-in problem {problem} has its own domain.")
         built_in = problems[problem.lower()]()
         maximize = not built_in.is_minimization_problem
-        return Task(built_in, built_in.domain, maximize, built_in)
+        space = ParameterSpace.from_domain(built_in.domain)
+        return Task(built_in, space, maximize, built_in)
     if domain_file is None:
         raise InputDataError(
             f"The function {problem} needs a domain: --domain FILE.toml. "

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -240,8 +241,9 @@ class TestCurves:
         assert all(tick == round(tick) for tick in layers.get_xticks())
         along_friction, _, along_layers, _ = plot_posterior(optimizer).axes[:4]
         assert along_friction.lines[0].get_marker() in ("", "None")
-        # One value alone between two jumps has no line.
+        # There is nothing between few values.
         assert along_layers.lines[0].get_marker() == "s"
+        assert along_layers.lines[0].get_linestyle() == "None"
 
     def test_progress(self, study):
         (axes,) = plot_progress(study).axes
@@ -250,6 +252,36 @@ class TestCurves:
         assert value[-1] == pytest.approx(study.recommend().value)
         assert value[2] == pytest.approx(study.recommend(after=3).value)
         assert axes.get_ylabel() == "recommended worst-case\nvalue"
+
+    @pytest.mark.parametrize(
+        ("first", "later", "limits"),
+        [
+            # The first interval would leave a tenth of the height to the others.
+            ((-50.0, 50.0), (-4.0, 4.0), (-4.4, 4.4)),
+            # It is not much wider than they are: shown whole, with the usual margin.
+            ((-10.0, 10.0), (-4.0, 4.0), (-11.0, 11.0)),
+            # Nothing is to be seen of the later ones: shown whole.
+            ((-50.0, 50.0), (0.0, 0.0), (-55.0, 55.0)),
+        ],
+    )
+    def test_early_intervals_do_not_flatten_the_rest(
+        self, study, monkeypatch, first, later, limits
+    ):
+        found = study.recommend()
+
+        def recommend(after):
+            lower, upper = first if after == 1 else later
+            return replace(found, value=0.0, lower=lower, upper=upper)
+
+        monkeypatch.setattr(study, "recommend", recommend)
+        (axes,) = plot_progress(study).axes
+        assert axes.get_ylim() == pytest.approx(limits)
+
+    def test_states_have_their_own_markers(self, study):
+        axes = plot_posterior(study).axes[0]
+        lines = {line.get_label(): line for line in axes.lines}
+        states = [lines[label] for label in ("told", "running", "failed")]
+        assert len({line.get_marker() for line in states}) == 3
 
     def test_long_histories_are_thinned(self, monkeypatch):
         choices = UNIT_SQUARE[:, :1]
