@@ -6,7 +6,7 @@ shows what nobody can choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,15 +167,20 @@ def draw_map(
     )
     if one.others:
         axes.set_title(f"at {one.others}", fontsize="small")
-    for values_along, set_ticks in (
-        (one.x_values, axes.set_xticks),
-        (one.theta_values, axes.set_yticks),
-    ):
-        if len(values_along) <= _MAX_TICKS:
-            set_ticks(
-                values_along, [f"{value:g}" for value in values_along], minor=False
-            )
-            set_ticks([], minor=True)
+    tick_few(one.x_values, axes.set_xticks)
+    tick_few(one.theta_values, axes.set_yticks)
+
+
+def tick_few(values: Sequence[float], set_ticks: Callable[..., Any]) -> None:
+    """Label an axis with the values along it, if they are few.
+
+    Args:
+        values: The values.
+        set_ticks: ``axes.set_xticks`` or ``axes.set_yticks``.
+    """
+    if len(values) <= _MAX_TICKS:
+        set_ticks(values, [f"{value:g}" for value in values], minor=False)
+        set_ticks([], minor=True)
 
 
 def _make_slice(

@@ -20,7 +20,7 @@ from botorch_res.plotting.figure import (
     WORST_LABEL,
     new_figure,
 )
-from botorch_res.plotting.slices import Slice, draw_map, make_slices
+from botorch_res.plotting.slices import Slice, draw_map, make_slices, tick_few
 from botorch_res.study.recommendation import StudyRecommendation
 from botorch_res.study.space import ParameterSpace
 from botorch_res.test_functions import RobustTestProblem
@@ -265,7 +265,7 @@ def _draw_trials(
                 [row[one.x.name] for row in rows],
                 [row[one.theta.name] for row in rows],
                 # On a slice the trials are projections.
-                alpha=0.6 if one.others else 1.0,
+                alpha=0.75 if one.others else 1.0,
                 ls="none",
                 clip_on=False,
                 zorder=3,
@@ -313,6 +313,7 @@ def _draw_curve(
     )
     if parameter.integer and not parameter.log:
         axes.locator_params(axis="x", integer=True)
+    tick_few(curve.x.tolist(), axes.set_xticks)
     axes.margins(x=0.02)
     axes.spines[["top", "right"]].set_visible(False)
 

@@ -238,7 +238,8 @@ class TestCurves:
         friction, layers = plot_worst_case(optimizer).axes
         assert friction.lines[0].get_marker() == "None"
         assert layers.lines[0].get_marker() == "o"
-        assert all(tick == round(tick) for tick in layers.get_xticks())
+        assert layers.get_xticks().tolist() == [1, 2, 3]
+        assert [label.get_text() for label in layers.get_xticklabels()] == list("123")
         along_friction, _, along_layers, _ = plot_posterior(optimizer).axes[:4]
         assert along_friction.lines[0].get_marker() in ("", "None")
         # There is nothing between few values.
