@@ -209,7 +209,8 @@ class TestRun:
     def test_errors(self, folder, arguments, message):
         result = call(*arguments)
         assert result.exit_code == 1
-        assert message in " ".join(result.output.split())
+        # Long paths are broken anywhere.
+        assert "".join(message.split()) in "".join(result.output.split())
         assert "Traceback" not in result.output
 
     @pytest.mark.parametrize(
