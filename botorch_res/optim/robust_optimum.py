@@ -168,7 +168,7 @@ def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor,
     width = bounds[1] - bounds[0]
     max_points = round(4096 * effort)
     scale = solver.lengthscale(solver.x_columns)
-    counts = grid_counts(scale, width, 3.0 * effort, max_points)
+    counts = grid_counts(scale, width, 3.75 * effort, max_points)
     num_starts = round(math.prod(0.5 + 0.25 * n for n in counts))
     num_starts = min(max(4, num_starts), 16 * domain.x_dim)
     if domain.x_dim > MAX_GRID_DIMENSION:
