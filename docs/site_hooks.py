@@ -25,11 +25,6 @@ from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).parents[1]
-NO_REGRET_YET = """# Regret of robust strategies
-
-The runs of `python -m benchmarks regret` are not part of this copy of the
-documentation: `benchmarks/results/RESULTS.md` is missing.
-"""
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -54,11 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     outside = ["CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md", *results()]
     outside.append("tutorials/README.md")
     outside += [f"tutorials/{path.name}" for path in (ROOT / "tutorials").glob("*.png")]
-    regret = "benchmarks/results/RESULTS.md"
-    if (ROOT / regret).exists():
-        outside.append(regret)
-    else:
-        files.append(File.generated(config, regret, content=NO_REGRET_YET))
+    outside.append("benchmarks/results/RESULTS.md")
     for uri in outside:
         files.append(File(uri, str(ROOT), config.site_dir, config.use_directory_urls))
     for notebook in notebooks():
@@ -77,17 +68,11 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         page: The page.
 
     Returns:
-        The content. What has no notebook yet is no link.
+        The content.
     """
     if not page.file.src_uri.startswith("tutorials/"):
         return markdown
-    there = {notebook.stem for notebook in notebooks()}
-
-    def lead(found: re.Match[str]) -> str:
-        title, stem = found.groups()
-        return f"[{title}]({stem}.md)" if stem in there else title
-
-    return re.sub(r"\[([^]]+)\]\((\d\w*)\.ipynb(?:#[^)]*)?\)", lead, markdown)
+    return re.sub(r"\]\((\d\w*)\.ipynb(?:#[^)]*)?\)", r"](\1.md)", markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -138,7 +123,8 @@ def results() -> list[str]:
     """The results of the benchmarks, with their pictures, without the regret."""
     folder = ROOT / "benchmarks" / "results"
     found = [path for path in folder.glob("*") if path.suffix in (".md", ".png")]
-    names = sorted(path.name for path in found if path.name != "RESULTS.md")
+    regret = ("RESULTS.md", "analysis.md")  # the second is a part of the first
+    names = sorted(path.name for path in found if path.name not in regret)
     return [f"benchmarks/results/{name}" for name in names]
 
 
