@@ -65,7 +65,7 @@ def write_report(folder: Path, output: Path) -> Path:
     """Write figures and tables.
 
     Args:
-        folder: The folder of the records.
+        folder: The folder of the records, with an ``analysis.md`` if there is one.
         output: The folder of the report.
 
     Returns:
@@ -102,7 +102,7 @@ def write_report(folder: Path, output: Path) -> Path:
         write_table([run for run in runs if run.problem == problem])
         for problem in dict.fromkeys(run.problem for run in runs)
     ]
-    analysis = output / "analysis.md"
+    analysis = folder / "analysis.md"
     if analysis.exists():
         parts.insert(3, analysis.read_text())
     path = output / "RESULTS.md"

@@ -123,8 +123,7 @@ def results() -> list[str]:
     """The results of the benchmarks, with their pictures, without the regret."""
     folder = ROOT / "benchmarks" / "results"
     found = [path for path in folder.glob("*") if path.suffix in (".md", ".png")]
-    regret = ("RESULTS.md", "analysis.md")  # the second is a part of the first
-    names = sorted(path.name for path in found if path.name not in regret)
+    names = sorted(path.name for path in found if path.name != "RESULTS.md")
     return [f"benchmarks/results/{name}" for name in names]
 
 

@@ -180,8 +180,7 @@ def test_report(tmp_path):
             write_unit(
                 tmp_path, problem, strategy, [0, 1], [[1, 2], [0.5, 0], [0.1, 0]]
             )
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "analysis.md").write_text("## Why\n\nBecause.\n")
+    (tmp_path / "analysis.md").write_text("## Why\n\nBecause.\n")
     path = write_report(tmp_path, tmp_path / "out")
     text = path.read_text()
     assert text.count("### ") == 5
