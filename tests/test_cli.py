@@ -112,6 +112,8 @@ class TestRun:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,  # a terminal's Ctrl-C reaches the whole group
+            # Tests that run in the background ignore Ctrl-C, and so would this.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         deadline = time.monotonic() + 120
         # The first evaluations are quick, the fourth and later ones are not.
@@ -119,7 +121,7 @@ class TestRun:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         output, _ = process.communicate(timeout=30)
-        assert process.returncode == 130
+        assert process.returncode == 130, output
         assert "Go on with the same command:" in output
         assert "Traceback" not in output
         trials = RobustOptimizer.open("press.db").trials

@@ -57,8 +57,8 @@ def test_accuracy_against_brute_force(x_dim, theta_dim, num_thetas, problems):
 
 
 def test_the_second_descent_is_needed():
-    """The first one ends up to 0.07 too high for half of these functions."""
-    samples, _ = random_samples(4, 42)
+    """The first one ends 0.002 too high for one of these functions."""
+    samples, _ = random_samples(4, 48)
     domain = unit_domain(2, 2)
     optimum = robust_optimum(samples, domain)
     rival = minimum_over_x(samples, domain, limit=400, top=4)

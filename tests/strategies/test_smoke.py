@@ -35,7 +35,7 @@ PROBLEMS = {
 BETTER_THAN_CHANCE = {
     ("res", "deep_drawing"),
     ("stable_opt", "deep_drawing"),
-    ("thompson", "deep_drawing"),
+    ("thompson", "sinus_linear"),
     ("worst_case_nei", "sinus_linear"),
 }
 
