@@ -13,7 +13,8 @@ is known of the ``c``-th function drawn from the posterior. What that is, is the
   and the value ``f*_c``. An observation is informative wherever it tells about any
   worst case, also of an ``x`` that is certainly not the best one.
 - ``"optimum"``: the robust optimum ``(x*_c, theta*_c, f*_c)`` alone, as joint entropy
-  search does it for plain optima. This ends with less regret (see ``benchmarks``).
+  search does it for plain optima. On Branin this ends with less regret (see
+  ``benchmarks``).
 
 Three steps lead to ``v_c``:
 
