@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from botorch_res.optim.climb import TINY_STEP, Climbers, aim, climb
 from botorch_res.optim.interpolation import GridInterpolation
@@ -52,12 +53,12 @@ class BoxSearch:
             is_analytic: Whether polynomials approximate the functions well.
             effort: Scales the density of the grid and the number of local searches.
         """
-        dim, max_points = len(width), round(8192 * effort)
-        self.plan = plan_search(dim, is_analytic, effort)
-        counts = grid_counts(lengthscale, width, self.plan.density, max_points)
-        if dim == 1 and counts[0] == max_points:  # too rough for this grid
-            self.plan = plan_search(dim, False, effort)
-        radius, margin = self.plan.radius, self.plan.margin
+        dim = len(width)
+        plan = plan_search(dim, is_analytic, effort)
+        counts = grid_counts(lengthscale, width, plan.density, plan.max_points)
+        if dim == 1 and counts[0] == plan.max_points:  # too rough for this grid
+            plan = plan_search(dim, False, effort)
+        self.plan, radius, margin = plan, plan.radius, plan.margin
         counts = [max(n, 2 * (radius - margin) + 1) for n in counts]
         self.grid = ProductGrid(counts, width, margin)
         if radius:
@@ -84,7 +85,8 @@ class BoxSearch:
         """
         plan, inside = self.plan, self.grid.inside(values)
         num_climbs = max(plan.num_climbs, num_maxima)
-        theta, promise = self.grid.peaks(inside, plan.num_peaks)
+        num_peaks = max(plan.num_peaks, num_maxima)
+        theta, promise = self.grid.peaks(inside, num_peaks)
         # What the quadratics promise may be lower than the grid: its highest point is
         # one more start.
         highest, index = inside.max(dim=-1, keepdim=True)
@@ -96,7 +98,8 @@ class BoxSearch:
             # On polynomials the values have converged; else the next step counts, too.
             height = climbers.value + (0.0 if plan.radius else climbers.gain)
             height = torch.where(missing, -torch.inf, height)
-            height, index = self._rank(climbers.theta, height, num_maxima)
+            num_finalists = max(plan.num_finalists, num_maxima)
+            height, index = self._rank(climbers.theta, height, num_finalists)
             climbers, missing = climbers.select(index), height.isinf()
             if plan.radius:
                 start = (climbers.theta + climbers.step).clamp(0.0, 1.0)
@@ -188,4 +191,7 @@ class BoxSearch:
         rank = value.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)
         behind = rank.unsqueeze(-1) > rank.unsqueeze(-2)
         repeated = (near & behind).any(dim=-1)
-        return torch.where(repeated, -torch.inf, value).topk(num_maxima, dim=-1)
+        value = torch.where(repeated, -torch.inf, value)
+        more = (0, max(0, num_maxima - value.shape[-1]))
+        value, index = pad(value, more, value=-torch.inf).topk(num_maxima, dim=-1)
+        return value, index.clamp_max(repeated.shape[-1] - 1)

@@ -29,9 +29,10 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.arguments import check_counts, check_domain
+from botorch_res.optim.branches import Branches
 from botorch_res.optim.minimax import minimize_maximum
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
-from botorch_res.optim.worst_case import Branches, WorstCase, WorstCaseSolver
+from botorch_res.optim.worst_case import WorstCase, WorstCaseSolver
 from botorch_res.sampling import BatchFunction
 
 # In more dimensions the candidates are a Sobol sequence instead of a grid.

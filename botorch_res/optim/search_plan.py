@@ -10,20 +10,24 @@ class SearchPlan(NamedTuple):
 
     Attributes:
         density: Grid points for each lengthscale.
+        max_points: The largest number of grid points.
         num_peaks: Local maxima on the grid that are looked at.
         radius: Neighbours, on each side, of the polynomials that improve them; zero if
             the functions are too rough for this.
         margin: Grid points beyond the box, which make the polynomials accurate in all
             of it.
         num_climbs: How many of the improved maxima are climbed.
-        num_steps: Steps of the best climber; zero if the polynomials are exact.
+        num_finalists: How many of the climbers are followed to the top.
+        num_steps: Steps of these; zero if the polynomials are exact.
     """
 
     density: float
+    max_points: int
     num_peaks: int
     radius: int
     margin: int
     num_climbs: int
+    num_finalists: int
     num_steps: int
 
 
@@ -38,12 +42,16 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
     Returns:
         The settings.
     """
-    peaks = max(4, round(4 * dim * dim * effort))
+    peaks, points = max(4, round(4 * dim * dim * effort)), round(8192 * effort)
     if is_analytic and dim == 1:
         # So fine that the polynomials are as good as the functions.
-        return SearchPlan(max(8.0, 8.0 * effort), peaks, 6, 6, 2, 0)
+        return SearchPlan(max(8.0, 8.0 * effort), points, peaks, 6, 6, 2, 1, 0)
     if is_analytic and dim <= 3:
-        return SearchPlan(4.0 * effort, peaks, 5 - dim, 0, 2 * dim + 2, dim)
-    climbs = max(1, round((dim + 1) * effort))
-    density = 4.5 if dim == 1 else 3.0
-    return SearchPlan(density * effort, peaks, 0, 0, climbs, max(4, 2 + dim))
+        density, climbs = 4.0 * effort, 2 * dim + 2
+        return SearchPlan(density, points, peaks, 5 - dim, 0, climbs, 1, dim)
+    # Neither the values on the grid nor a first step tell the highest of several peaks.
+    climbs = max(2, round(dim * (dim + 1) * effort))
+    density, points = (9.0, points) if dim == 1 else (3.0, 4 * points)
+    return SearchPlan(
+        density * effort, points, peaks, 0, 0, climbs, climbs // 2, 4 * dim
+    )

@@ -11,11 +11,7 @@ the box: it can be below the true maximum, not above. Functions of a Matern kern
 highest of those that the grid can see.
 
 The gradient by ``x`` follows the envelope theorem for the value, and the implicit
-function theorem for the location,
-
-    dh/dx = -(d2f/dtheta2)^-1 d2f/(dtheta dx)
-
-on the coordinates of theta that are not at a bound, and zero on the others.
+function theorem for the location (``branches.py``).
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from torch.nn.functional import pad
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.arguments import check_domain, check_effort, check_tensor
 from botorch_res.optim.box_search import BoxSearch
-from botorch_res.optim.newton import solve_modified
+from botorch_res.optim.branches import Branches, move_with_x
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
 
@@ -59,24 +55,6 @@ class WorstCase(NamedTuple):
         """
         theta = self.theta.take_along_dim(index.unsqueeze(-1), dim=-2)
         return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
-
-
-class Branches(NamedTuple):
-    """Local worst cases ``theta_k(x)`` and their values as functions of ``x``.
-
-    Attributes:
-        theta: ``sample_shape x b x k x d_theta`` local worst cases.
-        value: ``sample_shape x b x k`` their values.
-        gradient: ``sample_shape x b x k x d_x`` gradient of the value.
-        hessian: ``sample_shape x b x k x d_x x d_x`` Hessian of the value.
-        shift: ``sample_shape x b x k x d_theta x d_x`` derivative of ``theta``.
-    """
-
-    theta: Tensor
-    value: Tensor
-    gradient: Tensor
-    hessian: Tensor
-    shift: Tensor
 
 
 class WorstCaseSolver:
@@ -300,7 +278,8 @@ class WorstCaseSolver:
             climbers.gradient + push.squeeze(-2),
             climbers.hessian,
         )
-        return self._branches((climbers.theta + step).clamp(0.0, 1.0), state, short)
+        theta = (climbers.theta + step).clamp(0.0, 1.0)
+        return move_with_x(theta, state, short).scaled(self.lower, self.width)
 
     def _derivatives(
         self, x: Tensor, theta: Tensor, table: Callable[[Tensor], Derivatives]
@@ -340,48 +319,7 @@ class WorstCaseSolver:
         theta = (theta - self.lower) / self.width
         state = self._derivatives(x, theta, self.all_derivatives)
         movable = torch.full_like(state.value, not held, dtype=torch.bool)
-        return self._branches(theta, state, movable)
-
-    def _branches(self, theta: Tensor, state: Derivatives, movable: Tensor) -> Branches:
-        """Eliminate theta from the derivatives at local worst cases.
-
-        Args:
-            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
-            state: Value and derivatives there, by all columns.
-            movable: ``sample_shape x b x k`` booleans: which thetas are local worst
-                cases, and move with ``x``. The others are held.
-
-        Returns:
-            The branches.
-        """
-        n = self.domain.x_dim
-        value, gradient, hessian = state
-        mixed, square = hessian[..., n:, :n], hessian[..., n:, n:]
-        free = self._free(theta, gradient[..., n:]) & movable.unsqueeze(-1)
-        free = free.to(theta.dtype).unsqueeze(-1)
-        identity = torch.diag_embed(1.0 - free.squeeze(-1))
-        shift = solve_modified(identity - free * square * free.mT, free * mixed)
-        return Branches(
-            self.lower + self.width * theta,
-            value,
-            gradient[..., :n],
-            hessian[..., :n, :n] + mixed.mT @ shift,
-            self.width.unsqueeze(-1) * shift,
-        )
-
-    def _free(self, theta: Tensor, gradient: Tensor) -> Tensor:
-        """Which coordinates of a worst case can move.
-
-        Args:
-            theta: ``... x d_theta`` worst cases in the unit cube.
-            gradient: ``... x d_theta`` gradients there.
-
-        Returns:
-            ``... x d_theta`` booleans; false at a bound.
-        """
-        near = 8.0 * torch.finfo(theta.dtype).eps
-        low, high = theta <= near, theta >= 1.0 - near
-        return ~((low & (gradient <= 0)) | (high & (gradient >= 0)))
+        return move_with_x(theta, state, movable).scaled(self.lower, self.width)
 
 
 def worst_case(
@@ -414,6 +352,11 @@ def worst_case(
     """
     solver = WorstCaseSolver(function, domain, effort)
     check_tensor(x=x)
-    if not bool(x.isfinite().all()):
-        raise InputDataError(f"Expected finite `x`, got {x.tolist()}.")
+    lower, upper = domain.x_bounds
+    inside = (x >= lower) & (x <= upper)
+    if x.shape[-1:] == lower.shape and not bool(inside.all()):
+        raise InputDataError(
+            f"Expected `x` within the bounds {lower.tolist()} to {upper.tolist()} of "
+            f"the domain, got {x[~inside.all(dim=-1)][0].tolist()}."
+        )
     return solver(x)

@@ -55,7 +55,14 @@ def random_samples(dim, seed, nu=None, num_samples=8, bounds=None):
 
 @pytest.mark.parametrize(
     ("dim", "nu", "problems", "share"),
-    [(1, None, 20, 0.999), (2, None, 6, 0.99), (3, None, 2, 0.97), (1, 2.5, 6, 0.99)],
+    [
+        (1, None, 20, 0.999),
+        (2, None, 6, 0.99),
+        (3, None, 2, 0.97),
+        (1, 2.5, 6, 0.999),
+        (2, 1.5, 4, 0.99),
+        (3, 2.5, 2, 0.97),
+    ],
 )
 def test_accuracy_against_brute_force(dim, nu, problems, share):
     domain = unit_domain(1, dim)
@@ -320,6 +327,18 @@ def test_runners_up_are_local_maxima():
         torch.testing.assert_close(values[found], ranked.value[found])
     # The rest are maxima so close to an end that the grid does not separate them.
     assert torch.cat(right).double().mean() > 0.95
+
+
+@pytest.mark.parametrize("nu", [None, 2.5])
+def test_more_runners_up_than_the_grid_has_points(nu):
+    samples, _ = random_samples(7, 1, nu)
+    domain = unit_domain(6, 1)
+    x = domain.sample_x(5, seed=0)
+    few = WorstCaseSolver(samples, domain).ranked(x, 2)
+    many = WorstCaseSolver(samples, domain).ranked(x, 30)
+    assert many.theta.shape == (8, 5, 30, 1)
+    torch.testing.assert_close(many.value[..., :2], few.value)
+    assert many.value[..., -1].isneginf().all()
 
 
 def test_runners_up_of_a_finite_set():

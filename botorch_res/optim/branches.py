@@ -1,0 +1,89 @@
+r"""How local worst cases move with ``x``.
+
+Around a local worst case the value follows the envelope theorem, and the location the
+implicit function theorem,
+
+    dh/dx = -(d2f/dtheta2)^-1 d2f/(dtheta dx)
+
+on the coordinates of theta that are not at a bound, and zero on the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from botorch_res.optim.newton import solve_modified
+from botorch_res.sampling import Derivatives
+
+
+class Branches(NamedTuple):
+    """Local worst cases ``theta_k(x)`` and their values as functions of ``x``.
+
+    Attributes:
+        theta: ``sample_shape x b x k x d_theta`` local worst cases.
+        value: ``sample_shape x b x k`` their values.
+        gradient: ``sample_shape x b x k x d_x`` gradient of the value.
+        hessian: ``sample_shape x b x k x d_x x d_x`` Hessian of the value.
+        shift: ``sample_shape x b x k x d_theta x d_x`` derivative of ``theta``.
+    """
+
+    theta: Tensor
+    value: Tensor
+    gradient: Tensor
+    hessian: Tensor
+    shift: Tensor
+
+    def scaled(self, lower: Tensor, width: Tensor) -> Branches:
+        """Go from the unit cube to the box that it stands for.
+
+        Args:
+            lower: ``d_theta`` lower bounds of the box.
+            width: ``d_theta`` widths of the box.
+
+        Returns:
+            The branches in units of the box.
+        """
+        return self._replace(
+            theta=lower + width * self.theta, shift=width.unsqueeze(-1) * self.shift
+        )
+
+
+def move_with_x(theta: Tensor, state: Derivatives, movable: Tensor) -> Branches:
+    """Eliminate theta from the derivatives at local worst cases.
+
+    Args:
+        theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
+        state: Value and derivatives there, by ``x`` and then theta.
+        movable: ``sample_shape x b x k`` booleans: which thetas are local worst cases,
+            and move with ``x``. The others are held.
+
+    Returns:
+        The branches, in units of the cube.
+    """
+    value, gradient, hessian = state
+    n = gradient.shape[-1] - theta.shape[-1]
+    mixed, square = hessian[..., n:, :n], hessian[..., n:, n:]
+    free = _free(theta, gradient[..., n:]) & movable.unsqueeze(-1)
+    free = free.to(theta.dtype).unsqueeze(-1)
+    identity = torch.diag_embed(1.0 - free.squeeze(-1))
+    shift = solve_modified(identity - free * square * free.mT, free * mixed)
+    curvature = hessian[..., :n, :n] + mixed.mT @ shift
+    return Branches(theta, value, gradient[..., :n], curvature, shift)
+
+
+def _free(theta: Tensor, gradient: Tensor) -> Tensor:
+    """Which coordinates of a worst case can move.
+
+    Args:
+        theta: ``... x d_theta`` worst cases in the unit cube.
+        gradient: ``... x d_theta`` gradients there.
+
+    Returns:
+        ``... x d_theta`` booleans; false at a bound.
+    """
+    near = 8.0 * torch.finfo(theta.dtype).eps
+    low, high = theta <= near, theta >= 1.0 - near
+    return ~((low & (gradient <= 0)) | (high & (gradient >= 0)))
