@@ -24,7 +24,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from benchmarks.random_problems import (
     robust_case,
     unit_domain,
 )
-from benchmarks.report import RESULTS, alternate, describe_run, keep_section
+from benchmarks.report import RESULTS, alternate, run_sections
 from benchmarks.sample_moments import run_frequencies, run_statistics
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
@@ -63,7 +63,7 @@ are medians of CPU time; compare the ratios, whose parts alternate.
 
 
 # The first of the random problems that the search is judged by.
-FIRST_SEED = 20000
+FIRST_SEED = 40000
 WORST_CASES = [
     ("rbf", 1),
     ("rbf", 2),
@@ -463,7 +463,7 @@ def main() -> None:
     record = Record(arguments.record)
     quick = arguments.quick
     problems = arguments.problems or (1 if quick else 32)
-    runs: dict[str, Callable[[], Iterator[str]]] = {
+    runs: dict[str, Callable[[], Iterable[str]]] = {
         "statistics": lambda: run_statistics(quick),
         "frequencies": lambda: run_frequencies(quick),
         "worst_case": lambda: run_worst_case(problems, record),
@@ -471,19 +471,9 @@ def main() -> None:
         "effort": lambda: run_effort(max(1, problems * 3 // 8)),
         "cost": lambda: run_cost(quick),
     }
-    unknown = set(arguments.sections) - set(runs)
-    if unknown:
-        parser.error(f"expected sections among {list(runs)}, got {sorted(unknown)}")
-    torch.set_num_threads(1)
-    for section in arguments.sections or runs:
-        print(f"## {section}\n", flush=True)
-        lines = [describe_run(), ""]
-        for line in runs[section]():
-            lines.append(line)
-            print(line, flush=True)
-        if not quick and arguments.cases == names:
-            keep_section(RESULTS / "samples.md", TITLE, section, "\n".join(lines))
-        print(flush=True)
+    keep = not quick and arguments.cases == names
+    path = RESULTS / "samples.md" if keep else None
+    run_sections(runs, arguments.sections, path, TITLE)
 
 
 if __name__ == "__main__":
