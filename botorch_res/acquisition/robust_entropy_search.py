@@ -31,7 +31,9 @@ Three steps lead to ``v_c``:
 Where two thetas tie, ``h_c(x)`` jumps from one to the other, and with it the partner in
 the pair. To be continuous there, the moments of the pair are averages over both
 partners, with weights that turn from one to the other while the gap between their
-values is less than a hundredth of the prior standard deviation.
+values is less than a hundredth of the prior standard deviation. What is left are small
+jumps where a second local worst case appears within that gap, which happens for rough
+functions.
 
 References:
 .. [Weichert2024robust]
@@ -63,15 +65,16 @@ from botorch.utils.transforms import (
 from torch import Tensor
 
 from botorch_res.acquisition.arguments import check_points, is_negating, match_domain
+from botorch_res.acquisition.truncation import (
+    tie_weights,
+    truncate_to_characteristics,
+    truncate_to_optimum,
+)
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ConditionalGP, ExactGPView
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.arguments import check_counts
-from botorch_res.probability import (
-    truncated_bvn_moments,
-    truncated_normal_moments,
-)
 from botorch_res.sampling import draw_fourier_samples
 
 # Moves the acquisition function by less than 1e-4 nats in most places and, after a
@@ -80,10 +83,11 @@ from botorch_res.sampling import draw_fourier_samples
 EP_TOLERANCE = 1e-2
 # Relative to the prior variance: the error of a posterior covariance.
 PSEUDO_NOISE = 1e-8
-# What the information is about.
-TARGETS = ("optimum", "characteristics")
-# The truncation's smallest interval, in standard deviations.
-LEAST_WIDTH = 1e-4
+# What the information is about, and what it says about a candidate pair.
+TARGETS = {
+    "optimum": truncate_to_optimum,
+    "characteristics": truncate_to_characteristics,
+}
 # The gap between two worst cases, in prior standard deviations, below which both count.
 TIE_WIDTH = 0.01
 # Elements that the moments of one truncated pair take.
@@ -98,12 +102,12 @@ class qRobustEntropySearch(AcquisitionFunction):
     each sampled function with its own values there, so that ``q > 1`` candidates are
     found one after the other (``sequential=True`` in ``optimize_acqf``).
 
-    The value is continuous, but it has kinks where the gap between two worst cases gets
-    so small that both count, and a maximum may sit on one. There the line search of
-    BoTorch's ``optimize_acqf`` can give up and warn of an ``ABNORMAL`` end, which it
-    did in one of twelve random problems, and in none with more steps:
-    ``optimize_acqf(acqf, bounds, ..., options={"maxls": 60})``. For its ascent, which
-    is made for kinks, and for finite sets prefer ``optimize_robust_acqf``.
+    Where two worst cases nearly tie, the value turns within a short distance, and a
+    maximum may sit there. Then the line search of BoTorch's ``optimize_acqf`` can give
+    up and warn of an ``ABNORMAL`` end, which it did in one of 24 random problems, and
+    in none with more steps: ``optimize_acqf(acqf, bounds, ..., options={"maxls": 60})``.
+    For an ascent that is made for this, and for finite sets, prefer
+    ``optimize_robust_acqf``.
 
     Attributes:
         domain: The domain, on the model's dtype and device.
@@ -288,7 +292,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         worst_value = values[..., 0, :]
         inputs = self.view.transform_inputs(points)
         width = TIE_WIDTH * self.view.prior_variance(inputs).detach().sqrt()
-        weights = _tie_weights(values, width)
+        weights = tie_weights(values, width)
         mean, covariance, prior = self.process.pair_posterior(
             inputs, self.view.transform_inputs(partners[..., :2, :, :].flatten(-3, -2))
         )
@@ -297,7 +301,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
-        truncate = _TRUNCATIONS[self.target]
+        truncate = TARGETS[self.target]
         conditional = truncate(mean, covariance, optimal_value, worst_value)
         return prior.clamp_min(0.0), conditional
 
@@ -435,91 +439,3 @@ class qRobustEntropySearch(AcquisitionFunction):
         if self.X_pending is not None:
             self.X_pending = self.X_pending.to(self.view.original_inputs)
         return self
-
-
-def _tie_weights(value: Tensor, width: Tensor) -> Tensor:
-    """Weights of the two worst cases, continuous where they change places.
-
-    Args:
-        value: ``... x 3 x n`` the three worst values, in descending order.
-        width: ``... x n`` the gap from which on only the first one counts.
-
-    Returns:
-        ``... x 2 x n`` weights: one and zero if there is a gap, equal if there is none,
-        and zero for a second one that is about to change places with the third.
-    """
-    worst, second, third = value.unbind(dim=-2)
-    least = torch.maximum(third - worst, -width)
-    # Where all three tie only the first one counts.
-    first = torch.finfo(value.dtype).tiny - least
-    second = (second - worst - least).clamp_min(0.0)
-    return torch.stack([first, second], dim=-2) / (first + second).unsqueeze(-2)
-
-
-def _truncate_to_optimum(
-    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
-) -> Tensor:
-    """The variance of ``f(x, theta)`` given ``f*_c <= f(x, h_c(x))``.
-
-    Args:
-        mean: ``... x n x 2`` means of the pairs.
-        covariance: ``... x n x 2 x 2`` their covariances.
-        optimal_value: ``... x 1`` optimal values ``f*_c``.
-        worst_value: ``... x n`` worst-case values ``g_c(x)``.
-
-    Returns:
-        ``... x n`` variances.
-    """
-    # A worst-case value below the sampled optimum is a better optimum.
-    lower = torch.minimum(optimal_value, worst_value)
-    own, partner = covariance[..., 0, 0], covariance[..., 1, 1].clamp_min(0.0)
-    moments = truncated_normal_moments(
-        mean[..., 1],
-        partner,
-        lower,
-        torch.full_like(lower, math.inf),
-        validate_args=False,
-    )
-    own = own.clamp_min(0.0)
-    tiny = torch.finfo(own.dtype).tiny ** 0.5
-    explained = covariance[..., 0, 1].square() / (own * partner + tiny)
-    left = moments.variance / (partner + tiny)
-    shrinkage: Tensor = explained.clamp_max(1.0) * (1.0 - left.clamp_max(1.0))
-    return own * (1.0 - shrinkage)
-
-
-def _truncate_to_characteristics(
-    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
-) -> Tensor:
-    """The variance of ``f(x, theta)``, given that it is at most ``g_c(x)``.
-
-    Args:
-        mean: ``... x n x 2`` means of the pairs.
-        covariance: ``... x n x 2 x 2`` their covariances.
-        optimal_value: ``... x 1`` optimal values ``f*_c``.
-        worst_value: ``... x n`` worst-case values ``g_c(x)``.
-
-    Returns:
-        ``... x n`` variances, given ``f*_c <= f(x, h_c(x)) <= g_c(x)``, too.
-    """
-    # A worst-case value below the sampled optimum is a better optimum. A width that
-    # the variance does not feel keeps the gradient from cancelling.
-    width = LEAST_WIDTH * covariance[..., 1, 1].detach().clamp_min(0.0).sqrt()
-    lower = torch.minimum(optimal_value, worst_value - width)
-    unbounded = torch.full_like(worst_value, -math.inf)
-    moments = truncated_bvn_moments(
-        mean,
-        covariance,
-        lower=torch.stack([unbounded, lower], dim=-1),
-        upper=torch.stack([worst_value, worst_value], dim=-1),
-        one_sided=True,
-        validate_args=False,
-    )
-    variance: Tensor = moments.covariance[..., 0, 0]
-    return variance
-
-
-_TRUNCATIONS = {
-    "optimum": _truncate_to_optimum,
-    "characteristics": _truncate_to_characteristics,
-}

@@ -482,16 +482,6 @@ class TestTies:
         # The rule without an average has real jumps there.
         assert jumps.median() > 1e-3
 
-    def test_weights(self):
-        worst = torch.tensor([[2.0] * 6, [1.9, 1.995, 2.0, 1.995, 2.0, 1.0]], **DOUBLE)
-        third = torch.tensor([[1.0, 1.0, 1.0, 1.995, 2.0, -torch.inf]], **DOUBLE)
-        weights = robust_entropy_search._tie_weights(
-            torch.cat([worst, third]), torch.full((6,), 0.01, **DOUBLE)
-        )
-        expected = torch.tensor([0.0, 1 / 3, 0.5, 0.0, 0.0, 0.0], **DOUBLE)
-        assert torch.allclose(weights[1], expected, atol=1e-12)
-        assert torch.allclose(weights.sum(dim=0), torch.ones(6, **DOUBLE))
-
     def test_away_from_ties_only_the_worst_case_counts(self, monkeypatch):
         acqf = qRobustEntropySearch(make_model(5, 1), make_domain(), seed=0)
         points = random_points(64, seed=5)

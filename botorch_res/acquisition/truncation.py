@@ -1,0 +1,104 @@
+r"""The last step of Robust Entropy Search: what a sample says about a candidate pair.
+
+The pair ``[f(x, theta), f(x, h_c(x))]`` has a normal distribution, which is truncated
+by what the ``c``-th sample says about it. Wanted is the variance of its first part.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from botorch_res.probability import (
+    truncated_bvn_moments,
+    truncated_normal_moments,
+)
+
+# The truncation's smallest interval, in standard deviations.
+LEAST_WIDTH = 1e-4
+
+
+def tie_weights(value: Tensor, width: Tensor) -> Tensor:
+    """Weights of the two worst cases, continuous where they change places.
+
+    Args:
+        value: ``... x 3 x n`` the three worst values, in descending order.
+        width: ``... x n`` the gap from which on only the first one counts.
+
+    Returns:
+        ``... x 2 x n`` weights: one and zero if there is a gap, equal if there is none,
+        and zero for a second one that is about to change places with the third.
+    """
+    worst, second, third = value.unbind(dim=-2)
+    least = torch.maximum(third - worst, -width)
+    # Where all three tie only the first one counts.
+    first = torch.finfo(value.dtype).tiny ** 0.5 - least
+    ratio = (second - worst - least).clamp_min(0.0) / first
+    # Squared, the second one comes in without a kink.
+    weights = torch.stack([torch.ones_like(ratio), ratio.square()], dim=-2)
+    return weights / weights.sum(dim=-2, keepdim=True)
+
+
+def truncate_to_optimum(
+    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
+) -> Tensor:
+    """The variance of ``f(x, theta)`` given ``f*_c <= f(x, h_c(x))``.
+
+    Args:
+        mean: ``... x n x 2`` means of the pairs.
+        covariance: ``... x n x 2 x 2`` their covariances.
+        optimal_value: ``... x 1`` optimal values ``f*_c``.
+        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+
+    Returns:
+        ``... x n`` variances.
+    """
+    # A worst-case value below the sampled optimum is a better optimum.
+    lower = torch.minimum(optimal_value, worst_value)
+    own, partner = covariance[..., 0, 0], covariance[..., 1, 1].clamp_min(0.0)
+    moments = truncated_normal_moments(
+        mean[..., 1],
+        partner,
+        lower,
+        torch.full_like(lower, math.inf),
+        validate_args=False,
+    )
+    own = own.clamp_min(0.0)
+    tiny = torch.finfo(own.dtype).tiny ** 0.5
+    explained = covariance[..., 0, 1].square() / (own * partner + tiny)
+    left = moments.variance / (partner + tiny)
+    shrinkage: Tensor = explained.clamp_max(1.0) * (1.0 - left.clamp_max(1.0))
+    return own * (1.0 - shrinkage)
+
+
+def truncate_to_characteristics(
+    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
+) -> Tensor:
+    """The variance of ``f(x, theta)``, given that it is at most ``g_c(x)``.
+
+    Args:
+        mean: ``... x n x 2`` means of the pairs.
+        covariance: ``... x n x 2 x 2`` their covariances.
+        optimal_value: ``... x 1`` optimal values ``f*_c``.
+        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+
+    Returns:
+        ``... x n`` variances, given ``f*_c <= f(x, h_c(x)) <= g_c(x)``, too.
+    """
+    # A worst-case value below the sampled optimum is a better optimum. A width that
+    # the variance does not feel keeps the gradient from cancelling.
+    width = LEAST_WIDTH * covariance[..., 1, 1].detach().clamp_min(0.0).sqrt()
+    lower = torch.minimum(optimal_value, worst_value - width)
+    unbounded = torch.full_like(worst_value, -math.inf)
+    moments = truncated_bvn_moments(
+        mean,
+        covariance,
+        lower=torch.stack([unbounded, lower], dim=-1),
+        upper=torch.stack([worst_value, worst_value], dim=-1),
+        one_sided=True,
+        validate_args=False,
+    )
+    variance: Tensor = moments.covariance[..., 0, 0]
+    return variance
