@@ -105,7 +105,8 @@ class qRobustEntropySearch(AcquisitionFunction):
     Where two worst cases nearly tie, the value turns within a short distance, and a
     maximum may sit there. Then the line search of BoTorch's ``optimize_acqf`` can give
     up and warn of an ``ABNORMAL`` end, which it did in one of 24 random problems, and
-    in none with more steps: ``optimize_acqf(acqf, bounds, ..., options={"maxls": 60})``.
+    in none with more steps,
+    ``optimize_acqf(acqf, bounds, ..., options={"maxls": 60})``.
     For an ascent that is made for this, and for finite sets, prefer
     ``optimize_robust_acqf``.
 
