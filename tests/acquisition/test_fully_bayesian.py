@@ -72,13 +72,11 @@ def models(request, monkeypatch):
     return model.eval(), singles
 
 
-def test_value_and_gradient_are_averages_over_the_members(models):
+@pytest.mark.parametrize("finite", [False, True])
+def test_value_and_gradient_are_averages_over_the_members(models, finite):
     model, singles = models
-    # A finite set: how finely a box is searched depends on the members' shortest
-    # lengthscale, and a search of a single member may miss what that of all finds.
-    domain = RobustDomain(
-        BOUNDS, [1], theta_choices=torch.linspace(0, 2, 7, **DOUBLE).unsqueeze(-1)
-    )
+    thetas = torch.linspace(0, 2, 7, **DOUBLE).unsqueeze(-1)
+    domain = RobustDomain(BOUNDS, [1], theta_choices=thetas if finite else None)
     z = DOMAIN.sample(20, seed=1).unsqueeze(-2).requires_grad_(True)
     options = {"num_samples": 4, "maximize": False, "X_pending": domain.sample(1, 9)}
     acqf = qRobustEntropySearch(model, domain, seed=SEEDS, **options)
@@ -105,11 +103,10 @@ def test_search_and_recommendation(models):
     _, own = optimize_robust_acqf(acqf, DOMAIN, seed=0)
     assert own >= random
     candidate, value = optimize_acqf(
-        acqf, BOUNDS, q=1, num_restarts=2, raw_samples=64, options={"seed": 0}
+        acqf, BOUNDS, q=1, num_restarts=8, raw_samples=256, options={"seed": 0}
     )
     assert candidate.shape == (1, 2)
-    # Two starts need not find the best of the local maxima.
-    assert value > 0.5 * own
+    assert value > 0.99 * own
     # The robust optimum of the mixture's mean: no worse than any of a grid, and its
     # value is that of the worst theta of a grid.
     recommended = recommend_robust_optimum(model, DOMAIN, maximize=False)
