@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 from botorch.exceptions.warnings import InputDataWarning
+from botorch.sampling.pathwise import draw_matheron_paths
 
 from benchmarks import acquisition, inference, kernel, replicates
 from benchmarks.acquisition import quiet_rivals
@@ -116,6 +117,15 @@ def measure_parts(repeats: int, quick: bool) -> str:
         repeats=3 * repeats,
     )
     add("worst cases of 16 samples at 256 x", own, other, "one value of each there")
+    x, thetas = domain.sample_x(BASE.b, seed=0), domain.sample_theta(64, seed=0)
+    values = samples.theta_table(thetas, domain)
+    pairs = domain.join(x.unsqueeze(-2), thetas).flatten(0, 1)
+    paths = draw_matheron_paths(model, torch.Size([BASE.C]))
+    with torch.no_grad():
+        own, other = alternate(
+            lambda: values(x), lambda: paths(pairs), repeats=3 * repeats
+        )
+    add("16 samples at 256 x and 64 thetas", own, other, "draw_matheron_paths")
     rivals = {"StableOpt": acquisition.stable_opt}
     if not quick:
         rivals["JES"] = acquisition.joint_entropy_search
