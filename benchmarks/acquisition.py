@@ -20,9 +20,9 @@ import cProfile
 import functools
 import multiprocessing
 import pstats
-import resource
 import warnings
 from functools import partial
+from pathlib import Path
 
 import torch
 from botorch.acquisition import qLogNoisyExpectedImprovement
@@ -320,7 +320,9 @@ def peak_memory(b: int, samples: int) -> float:
     with torch.no_grad():
         for points in (X[:8], X):
             acqf(points)
-            peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+            # Not ``getrusage``: that of a new process knows its parent's peak.
+            status = Path("/proc/self/status").read_text()
+            peaks.append(int(status.split("VmHWM:")[1].split()[0]))
     return (peaks[1] - peaks[0]) / 2**10
 
 
@@ -354,7 +356,7 @@ PARTS = {
     "robust optima of the samples": "robust_optimum",
     "expectation propagation": "expectation_propagation",
     "worst cases of candidates": "_worst_cases",
-    "moments of truncated pairs": "truncated_bvn_moments",
+    "moments of truncated pairs": "truncate_to_optimum",
     "prediction of pairs": "pair_posterior",
     "gradients": "run_backward",
 }
