@@ -37,7 +37,7 @@ def is_negating(posterior_transform: PosteriorTransform | None) -> bool:
             f"{type(posterior_transform).__name__}."
         )
     weights: Any = posterior_transform.weights
-    if weights.numel() != 1 or not bool(weights != 0):
+    if weights.numel() != 1 or not bool(weights.abs() > 0):
         raise InputDataError(
             "Expected `posterior_transform` to have one weight, not zero, got "
             f"{weights.tolist()}."

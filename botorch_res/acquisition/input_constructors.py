@@ -45,6 +45,7 @@ def construct_inputs_qRES(
     target: str = "optimum",
     num_features: int = 512,
     method: str = "matheron",
+    effort: float = 1.0,
     max_elements: int = 2**22,
     seed: int | None = None,
 ) -> dict[str, Any]:
@@ -82,6 +83,7 @@ def construct_inputs_qRES(
         target: What the information is about.
         num_features: The number of Fourier features of a sample.
         method: How samples are drawn.
+        effort: Scales how thoroughly worst cases are searched for.
         max_elements: The size of the largest tensor in ``forward``.
         seed: Makes the samples reproducible.
 
@@ -144,6 +146,7 @@ def construct_inputs_qRES(
         "target": target,
         "num_features": num_features,
         "method": method,
+        "effort": effort,
         "max_elements": max_elements,
         "seed": seed,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -14,6 +13,9 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.limits import check_number
+
+# Of a search: with less there are no grids.
+LEAST_EFFORT = 0.01
 
 
 def check_counts(**counts: tuple[Any, int]) -> None:
@@ -40,13 +42,12 @@ def check_seeds(seeds: Sequence[Any]) -> None:
 
 
 def check_effort(effort: Any) -> None:
-    """Raise unless an effort is a positive number.
+    """Raise unless an effort is a number that leaves some points to the grids.
 
     Args:
         effort: The user's effort.
     """
-    if not (isinstance(effort, int | float) and 0.0 < effort < math.inf):
-        raise InputDataError(f"Expected a positive, finite `effort`, got {effort!r}.")
+    check_number("effort", effort, LEAST_EFFORT)
 
 
 def check_tensor(**tensors: Any) -> None:
@@ -91,7 +92,7 @@ def check_acquisition(
             f"{type(acq_function).__name__}."
         )
     check_domain(domain)
-    point = domain.bounds.mean(dim=0).expand(1, *members, 1, -1)
+    point = domain.sample(1, seed=0).expand(1, *members, 1, -1)
     value = try_out("acq_function", acq_function, point)
     if value.shape != (1, *members):
         raise BotorchTensorDimensionError(

@@ -56,7 +56,8 @@ class BoxSearch:
         dim = len(width)
         plan = plan_search(dim, is_analytic, effort)
         counts = grid_counts(lengthscale, width, plan.density, plan.max_points)
-        if dim == 1 and counts[0] == plan.max_points:  # too rough for this grid
+        # Too rough for this grid; rounding may have taken one.
+        if dim == 1 and counts[0] >= plan.max_points - 1:
             plan = plan_search(dim, False, effort)
         self.plan, radius, margin = plan, plan.radius, plan.margin
         counts = [max(n, 2 * (radius - margin) + 1) for n in counts]

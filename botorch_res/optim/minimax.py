@@ -101,7 +101,9 @@ def _interior_point(
         The ``... x n`` minimisers.
     """
     # Numbers of order one: the method's start and its tolerances assume them.
-    size = gradient.abs().sum(dim=-1).amax(dim=-1, keepdim=True)
+    # In a corner that is a smooth minimum all gradients are zero.
+    size = torch.maximum(gradient.abs().sum(-1), hessian.abs().sum(dim=(-2, -1)))
+    size = size.amax(dim=-1, keepdim=True)
     size = size.clamp_min(torch.finfo(value.dtype).tiny ** 0.5)
     value = ((value - value.amax(dim=-1, keepdim=True)) / size).clamp_min(-1e3)
     gradient, hessian = gradient / size[..., None], hessian / size[..., None, None]

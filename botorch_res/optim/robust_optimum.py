@@ -28,7 +28,7 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.arguments import check_counts, check_domain
+from botorch_res.optim.arguments import check_counts, check_domain, check_tensor
 from botorch_res.optim.branches import Branches
 from botorch_res.optim.minimax import minimize_maximum
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
@@ -87,10 +87,12 @@ def robust_optimum(
         num_starts=(1 if num_starts is None else num_starts, 1),
         num_steps=(num_steps, 1),
     )
-    if initial_x is not None and not bool(domain.contains_x(initial_x).all()):
-        raise InputDataError(
-            f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
-        )
+    if initial_x is not None:
+        check_tensor(initial_x=initial_x)
+        if not bool(domain.contains_x(initial_x).all()):
+            raise InputDataError(
+                f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
+            )
     solver = WorstCaseSolver(function, domain, effort)
     with torch.no_grad():
         if domain.x_choices is not None:

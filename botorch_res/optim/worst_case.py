@@ -142,7 +142,7 @@ class WorstCaseSolver:
             their values ``sample_shape x b x k``, which are minus infinity if there are
             not so many.
         """
-        self._check(x)
+        self.check(x)
         with torch.no_grad():
             parts = [
                 self._search(part, num_branches) for part in self._chunks(x.detach())
@@ -210,7 +210,7 @@ class WorstCaseSolver:
         chunks: tuple[Tensor, ...] = x.split(rows, dim=-2)
         return chunks
 
-    def _check(self, x: Tensor) -> None:
+    def check(self, x: Tensor) -> None:
         """Raise if controllable parts have the wrong shape.
 
         Args:
@@ -352,11 +352,10 @@ def worst_case(
     """
     solver = WorstCaseSolver(function, domain, effort)
     check_tensor(x=x)
-    lower, upper = domain.x_bounds
-    inside = (x >= lower) & (x <= upper)
-    if x.shape[-1:] == lower.shape and not bool(inside.all()):
+    solver.check(x)
+    inside = domain.contains_x(x)
+    if not bool(inside.all()):
         raise InputDataError(
-            f"Expected `x` within the bounds {lower.tolist()} to {upper.tolist()} of "
-            f"the domain, got {x[~inside.all(dim=-1)][0].tolist()}."
+            f"Expected `x` in the domain, got {x[~inside][0].tolist()}."
         )
     return solver(x)

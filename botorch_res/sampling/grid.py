@@ -8,7 +8,8 @@ just a table of jointly normal values.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
@@ -98,13 +99,13 @@ class GridSamples(BatchFunction):
             that returns the ``sample_shape x b x M`` values at all pairs.
         """
         column = _find("theta", thetas, self.domain)
-        table = self.table.index_select(-1, column)
+        return partial(_look_up, self.table.index_select(-1, column), self.domain)
 
-        def look_up(x: Tensor) -> Tensor:
-            row = _find("x", x, self.domain).unsqueeze(-1)
-            return table.gather(-2, row.expand(*table.shape[:-2], -1, len(thetas)))
-
-        return look_up
+    def _apply(self, fn: Any, recurse: bool = True) -> GridSamples:
+        """Move to a dtype or device, with the domain."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.domain = self.domain.to(self.table.dtype, self.table.device)
+        return self
 
 
 def draw_grid_samples(
@@ -175,6 +176,21 @@ def describe_kernel(kernel: Module) -> str:
     return name if columns is None else f"{name} of the columns {columns.tolist()}"
 
 
+def _look_up(table: Tensor, domain: RobustDomain, x: Tensor) -> Tensor:
+    """Values at all thetas of a table.
+
+    Args:
+        table: ``sample_shape x n_x x M`` values.
+        domain: The finite domain.
+        x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable choices.
+
+    Returns:
+        ``sample_shape x b x M`` values.
+    """
+    row = _find("x", x, domain).unsqueeze(-1)
+    return table.gather(-2, row.expand(*table.shape[:-2], -1, table.shape[-1]))
+
+
 def _find(part: str, points: Tensor, domain: RobustDomain) -> Tensor:
     """Look points up in a list of choices.
 
@@ -195,7 +211,8 @@ def _find(part: str, points: Tensor, domain: RobustDomain) -> Tensor:
     missing = ~same.any(dim=-1)
     if missing.any():
         raise InputDataError(
-            f"Joint samples are known at the domain's `{part}_choices` only, got "
-            f"{points[missing][0].tolist()}, which is not one of them."
+            "A kernel without Fourier features has samples on the points of a finite "
+            "domain only, so that all points, also those of the training data, have "
+            f"to be among its `{part}_choices`, got {points[missing][0].tolist()}."
         )
     return same.to(torch.uint8).argmax(dim=-1)

@@ -21,7 +21,7 @@ from botorch.optim import (
     optimize_acqf_discrete,
     optimize_acqf_mixed,
 )
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 from scipy import integrate, stats
 from torch import Tensor
@@ -518,6 +518,54 @@ class TestTies:
         before = acqf(points)
         monkeypatch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
         assert torch.equal(acqf(points)[alone], before[alone])
+
+
+def test_effort():
+    options = {"model": make_model(5, 1), "domain": make_domain(), "seed": 0}
+    coarse = qRobustEntropySearch(effort=0.5, **options)
+    fine = qRobustEntropySearch(effort=2.0, **options)
+    assert len(coarse.solver.thetas) < len(fine.solver.thetas)
+    assert len(coarse.double().solver.thetas) == len(coarse.solver.thetas)
+    # They find the same in a simple problem.
+    points = random_points(20, seed=0)
+    torch.testing.assert_close(coarse(points), fine(points), rtol=0.0, atol=1e-4)
+    with pytest.raises(InputDataError, match=r"`effort` .* at least 0.01, got 0"):
+        qRobustEntropySearch(effort=0, **options)
+
+
+class TestFiniteDomain:
+    """With and without Fourier features of the kernel."""
+
+    @pytest.fixture(params=[PeriodicKernel, RBFKernel])
+    def acqf(self, request):
+        choices = torch.linspace(0.0, 1.0, 6, **DOUBLE).unsqueeze(-1)
+        domain = RobustDomain(UNIT, [1], choices, choices)
+        X = domain.all_pairs().flatten(0, 1)[::5]
+        kernel = ScaleKernel(request.param()).double()
+        model = SingleTaskGP(X, objective(X), covar_module=kernel)
+        return qRobustEntropySearch(model, domain, maximize=False, seed=0)
+
+    def test_search(self, acqf):
+        points = acqf.domain.all_pairs().flatten(0, 1).unsqueeze(-2)
+        candidate, value = optimize_robust_acqf(acqf, acqf.domain)
+        assert float(value) == pytest.approx(float(acqf(points).max()), abs=1e-9)
+        assert float(acqf(candidate)) == pytest.approx(float(value), abs=1e-9)
+        assert value > 1e-3
+
+    def test_pickle_and_single_precision(self, acqf):
+        points = acqf.domain.all_pairs().flatten(0, 1).unsqueeze(-2)
+        expected = acqf(points)
+        assert torch.equal(pickle.loads(pickle.dumps(acqf))(points), expected)
+        single = acqf.float()(points.float())
+        torch.testing.assert_close(single.double(), expected, rtol=0.0, atol=5e-3)
+
+    @pytest.mark.parametrize("acqf", [PeriodicKernel], indirect=True)
+    def test_data_have_to_lie_on_the_grid(self, acqf):
+        X = random_points(5, seed=0).squeeze(-2)
+        kernel = ScaleKernel(PeriodicKernel()).double()
+        model = SingleTaskGP(X, objective(X), covar_module=kernel)
+        with pytest.raises(InputDataError, match="training data, have to be among"):
+            qRobustEntropySearch(model, acqf.domain, seed=0)
 
 
 class TestInvariance:

@@ -17,9 +17,9 @@ def function(z):
     return (z[..., 0] - z[..., 1]).square()
 
 
-@pytest.mark.parametrize("effort", [0.0, -1.0, math.nan, math.inf, "2"])
+@pytest.mark.parametrize("effort", [0.0, 1e-5, -1.0, math.nan, math.inf, "2"])
 def test_effort(effort):
-    message = f"positive, finite `effort`, got {effort!r}"
+    message = f"`effort` to be a finite number of at least 0.01, got {effort!r}"
     with pytest.raises(InputDataError, match=message):
         worst_case(function, BOUNDS[:, :1], DOMAIN, effort=effort)
     with pytest.raises(InputDataError, match=message):
@@ -36,6 +36,8 @@ def test_counts(argument, count):
 
 
 def test_initial_x():
+    with pytest.raises(InputDataError, match="`initial_x` to be a tensor, got list"):
+        robust_optimum(function, DOMAIN, initial_x=[[0.5]])
     with pytest.raises(InputDataError, match=r"`initial_x` in the domain, got \[\[5"):
         robust_optimum(function, DOMAIN, initial_x=torch.tensor([[5.0]]).double())
     with pytest.raises(BotorchTensorDimensionError, match=r"`x` of shape .*\(1, 2\)"):
@@ -50,7 +52,7 @@ def test_initial_x():
 @pytest.mark.parametrize("bad", [1.5, math.nan, math.inf])
 def test_points_outside_of_the_domain(bad):
     x = torch.tensor([[0.5], [bad]], dtype=torch.double)
-    with pytest.raises(InputDataError, match=rf"\[0.0\] to \[1.0\].*got \[{bad}\]"):
+    with pytest.raises(InputDataError, match=rf"`x` in the domain, got \[{bad}\]"):
         worst_case(function, x, DOMAIN)
 
 

@@ -104,6 +104,18 @@ def test_smooth_minima_and_corners(dim):
     assert optimum.value.item() == pytest.approx(height)
 
 
+@pytest.mark.parametrize("dims", [(2, 1), (3, 1), (2, 2)])
+def test_all_gradients_are_zero_in_the_corner_that_is_best(dims):
+    domain = unit_domain(*dims)
+    for reduce, value in ((torch.sum, dims[1]), (torch.prod, 0.0)):
+        optimum = robust_optimum(
+            lambda z, reduce=reduce: reduce(z.square(), dim=-1), domain
+        )
+        assert float(optimum.value) == pytest.approx(value, abs=1e-12)
+        worst = reduce(domain.join(optimum.x, optimum.theta).square(), dim=-1)
+        assert float(worst) == pytest.approx(value, abs=1e-12)
+
+
 def test_four_kinds_of_domain(monkeypatch):
     samples, _ = random_samples(2, 7)
     x_choices = torch.rand(30, 1, dtype=torch.double)

@@ -302,6 +302,21 @@ def test_functions_that_no_grid_resolves():
     torch.testing.assert_close(solver(x).theta, 0.3 + 0.1 * x)
 
 
+@pytest.mark.parametrize("scale", [5.263e-05, 3.7e-04, 9.8e-04])
+def test_values_are_those_of_the_function_on_the_coarsest_grids(scale):
+    """The number of points is limited, and rounding may make it one less."""
+    domain = unit_domain(1, 1)
+    X = domain.sample(5, seed=0)
+    kernel = RBFKernel(ard_num_dims=2).double()
+    kernel.lengthscale = torch.tensor([0.3, scale], dtype=torch.double)
+    model = SingleTaskGP(X, X[:, :1].sin(), covar_module=kernel, outcome_transform=None)
+    samples = draw_fourier_samples(model, 4, seed=0)
+    x = domain.sample_x(8, seed=1).expand(4, -1, -1)
+    worst = worst_case(samples, x, domain)
+    value = samples(domain.join(x, worst.theta))
+    torch.testing.assert_close(worst.value, value, rtol=0.0, atol=1e-9)
+
+
 def test_runners_up_are_local_maxima():
     """Against the local maxima on a dense line."""
     domain = unit_domain(1, 1)

@@ -70,7 +70,7 @@ def test_errors(monkeypatch):
     samples = draw_fourier_samples(make_model(), 2, seed=0, domain=DOMAIN)
     z = DOMAIN.all_pairs()[0, :1].clone()
     z[..., 0] += 0.01
-    with pytest.raises(InputDataError, match="`theta_choices` only, got"):
+    with pytest.raises(InputDataError, match="among its `theta_choices`, got"):
         samples(z)
     with pytest.raises(UnsupportedError, match="no derivatives"):
         samples.derivatives(z, torch.tensor([0]))
