@@ -18,7 +18,7 @@ from botorch_res.plotting import (
     slices,
 )
 from botorch_res.study.parameters import Choice, Integer, Range
-from botorch_res.test_functions import RobustBranin, RobustTestProblem
+from botorch_res.test_functions import DeepDrawing, RobustBranin, RobustTestProblem
 
 FRICTION = Range("friction", 1e-3, 1e-1, log=True)
 FORCE = Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)
@@ -345,6 +345,73 @@ class TestRegret:
         assert axes.get_yscale() == "symlog"
         assert axes.lines[0].get_ydata()[-1] == 0.0
         figure.canvas.draw()
+
+    def test_of_named_parameters(self):
+        """The names, a unit and a logarithmic scale change nothing about a problem."""
+        problem = DeepDrawing()
+        optimizer = RobustOptimizer(
+            [
+                Range("friction", 0.1, 0.2, log=True),
+                Choice("force", [350, 200, 300], unit="kN", uncontrollable=True),
+            ],
+            maximize=False,
+            seed=0,
+            strategy="random",
+        )
+        optimizer.run(
+            lambda friction, force: problem(
+                torch.tensor([friction, force], dtype=torch.double)
+            ).item(),
+            4,
+            progress=False,
+        )
+        for axes in (
+            plot_progress(optimizer, problem).axes[0],
+            plot_study(optimizer, problem).axes[3],
+        ):
+            (line,) = axes.lines
+            assert axes.get_ylabel() == "regret of worst-case\nvalue"
+            for count, regret in enumerate(line.get_ydata(), 1):
+                friction = optimizer.recommend(after=count).x["friction"]
+                x = torch.tensor([friction], dtype=torch.double)
+                worst = max(
+                    float(problem(torch.tensor([friction, force]).to(x)))
+                    for force in (200, 300, 350)
+                )
+                assert regret == pytest.approx(worst - problem.robust_optimal_value)
+
+    @pytest.mark.parametrize(
+        "x", [Range("x", -5, 10, levels=4), Integer("x", -5, 10)], ids=["levels", "int"]
+    )
+    def test_of_a_grid_in_a_box(self, x):
+        problem = RobustBranin()
+        thetas = Choice("t", problem.theta_choices[:, 0].tolist(), uncontrollable=True)
+        optimizer = RobustOptimizer([x, thetas], maximize=False, strategy="random")
+        optimizer.run(lambda x, t: x + t, 2, progress=False)
+        (axes,) = plot_progress(optimizer, problem).axes
+        assert axes.get_ylabel() == "regret of worst-case\nvalue"
+
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            [Range("x", -5, 9), Choice("t", [0.75, 14.25], uncontrollable=True)],
+            [Range("x", -5, 10), Choice("t", [0.75, 14.25], uncontrollable=True)],
+            [Range("x", -5, 10), Range("t", 0.75, 14.25, uncontrollable=True)],
+            [
+                Range("x", -5, 10),
+                Choice("t", torch.linspace(1, 14, 20).tolist(), uncontrollable=True),
+            ],
+            [Range("t", -5, 10, uncontrollable=True), Range("x", 0.75, 14.25)],
+            [Range("x", -5, 10), Range("y", 0, 1), replace(FORCE, name="t")],
+        ],
+        ids=["bounds", "fewer", "a box", "other values", "order", "columns"],
+    )
+    def test_of_other_parameters(self, parameters):
+        optimizer = RobustOptimizer(parameters, maximize=False)
+        with pytest.raises(
+            InputDataError, match=r"a study of RobustBranin .*its order"
+        ):
+            plot_progress(optimizer, RobustBranin())
 
     def test_of_another_problem(self, study):
         for plot in (plot_study, plot_progress):
