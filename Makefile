@@ -57,10 +57,10 @@ wheel: $(VENV)/test.stamp $(BARE)/bare.stamp
 	$(BARE)/$(BIN)/python $(PIP_INSTALL) --no-deps --force-reinstall dist/*.whl
 	$(BARE)/$(BIN)/python tests/import_wheel.py
 
-# The tests build it, too, in strict mode.
+# The tests build it, too. Not --quiet, which hides the warnings that strict mode counts.
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/test.stamp
-	$(RUN) -m mkdocs build --strict --quiet
+	$(RUN) -m mkdocs build --strict
 	@echo "The documentation is in site/index.html; its search needs a server:"
 	@echo "$(RUN) -m mkdocs serve"
 
