@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,24 @@ class Runs:
     seconds: np.ndarray
     headers: list[dict]
 
+    def from_seed(self, first: int) -> Runs:
+        """Leave out the smaller seeds.
+
+        Args:
+            first: The first seed to keep.
+
+        Returns:
+            The runs of the others.
+        """
+        kept = np.asarray(self.seeds) >= first
+        return replace(
+            self,
+            seeds=[seed for seed in self.seeds if seed >= first],
+            regret={kind: values[kept] for kind, values in self.regret.items()},
+            acquisition=self.acquisition[kept],
+            seconds=self.seconds[kept],
+        )
+
     @property
     def iterations(self) -> int:
         """The number ``T`` of iterations."""
@@ -54,9 +72,8 @@ def read_runs(folder: Path) -> list[Runs]:
         folder: The folder of all results.
 
     Returns:
-        The runs of each pair of problem and strategy. Units that are still under way
-        count if they have at least half of the iterations of the longest; all runs of
-        a pair are then cut to the shortest of these.
+        The runs of each pair of problem and strategy. Units with fewer iterations than
+        the longest of the pair, which are still under way, are left out.
     """
     files: dict[tuple[str, str], list] = {}
     for path in sorted(folder.glob("*/*/*.jsonl*")):
@@ -70,8 +87,7 @@ def read_runs(folder: Path) -> list[Runs]:
 def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> Runs:
     """Put the units of a pair together."""
     longest = max(len(records) for _, records in units)
-    units = [unit for unit in units if 2 * len(unit[1]) >= longest]
-    length = min(len(records) for _, records in units)
+    units = [unit for unit in units if len(unit[1]) == longest]
     seeds = [seed for header, _ in units for seed in header["seeds"]]
     order = np.argsort(seeds)
 
@@ -82,7 +98,7 @@ def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> 
                 sum(np.asarray(_entry(record, name)) for name in names)
                 for record in records
             ]
-            rows = [np.broadcast_to(row, len(header["seeds"])) for row in rows[:length]]
+            rows = [np.broadcast_to(row, len(header["seeds"])) for row in rows]
             share = len(header["seeds"]) if names[0].endswith("seconds") else 1
             blocks.append(np.stack(rows, axis=1) / share)
         return np.concatenate(blocks)[order]

@@ -105,15 +105,23 @@ def test_iterations_to_reach_a_part_of_the_initial_regret():
 
 def test_units_are_put_together(tmp_path):
     write_unit(tmp_path, "branin", "random", [2, 3], [[1, 2], [3, 4], [5, 6]])
-    write_unit(tmp_path, "branin", "random", [0], [[7], [8]])
-    write_unit(tmp_path, "branin", "random", [9], [[7]])  # not half as long
+    write_unit(tmp_path, "branin", "random", [0], [[7], [8], [9]])
+    write_unit(tmp_path, "branin", "random", [9], [[7], [8]])  # under way
     (tmp_path / "branin" / "random" / "empty.jsonl").touch()
     (runs,) = read_runs(tmp_path)
-    assert (runs.seeds, runs.iterations) == ([0, 2, 3], 1)
-    np.testing.assert_allclose(runs.regret[KINDS[0]], [[7, 8], [1, 3], [2, 4]])
+    assert (runs.seeds, runs.iterations) == ([0, 2, 3], 2)
+    np.testing.assert_allclose(runs.regret[KINDS[0]], [[7, 8, 9], [1, 3, 5], [2, 4, 6]])
     # The seconds of a batch are divided among its members.
-    np.testing.assert_allclose(runs.acquisition, [[1, 1], [0.5, 0.5], [0.5, 0.5]])
+    np.testing.assert_allclose(runs.acquisition, [[1] * 3, [0.5] * 3, [0.5] * 3])
     np.testing.assert_allclose(runs.seconds, 1.2 * runs.acquisition)
+
+
+def test_later_seeds():
+    runs = make_runs("res", [[0, 5], [0, 1], [0, 2]], seeds=[1, 20, 27])
+    fresh = runs.from_seed(20)
+    assert fresh.seeds == [20, 27]
+    np.testing.assert_allclose(fresh.regret[KINDS[0]], [[0, 1], [0, 2]])
+    assert fresh.seconds.shape == fresh.acquisition.shape == (2, 2)
 
 
 def test_table_of_a_problem():
@@ -184,6 +192,11 @@ def test_report(tmp_path):
     path = write_report(tmp_path, tmp_path / "out")
     text = path.read_text()
     assert text.count("### ") == 5
+    assert "## Fresh seeds" not in text
+    write_unit(tmp_path, "branin", "random", [20], [[1], [0.5], [0.25]])
+    fresh = write_report(tmp_path, tmp_path / "out").read_text()
+    _, section = fresh.split("## Fresh seeds\n\nSeeds from 20 on, which")
+    assert "| random | **0.25 / 0.25** |" in section.split("##")[0]
     assert text.index("## Summary") < text.index("## Why") < text.index("## Figures")
     assert "Records from 2026-01-02 to 2026-01-02, on none; torch 2.13." in text
     for name in ("regret", "regret_own", "regret_time"):
