@@ -199,8 +199,8 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.effort = effort
         self.solver = WorstCaseSolver(self.samples, self.domain, effort)
         with torch.no_grad():
-            # With one dimension each of x and theta two steps do as well as three.
-            num_steps = 2 if self.domain.dim == 2 else 3
+            # So many that the order of the columns does not matter.
+            num_steps = 2 if self.domain.dim == 2 else 6
             optimum = robust_optimum(
                 self.samples, self.domain, effort, num_steps=num_steps
             )
