@@ -329,6 +329,8 @@ def run_cost(quick: bool) -> Iterator[str]:
     yield ""
     yield from compare_nested(samples, domain, 2 if quick else NUM_SAMPLES)
     yield ""
+    yield from judge_nested(1 if quick else 16)
+    yield ""
     yield "### Operations dispatched, without views"
     yield ""
     yield from count_operations(model, domain)
@@ -377,11 +379,15 @@ def compare_paths(domain: RobustDomain, repeats: int) -> Iterator[str]:
         )
 
 
+# Starts for x and for theta.
+NESTED_EFFORTS = ((4, 6), (8, 12))
+
+
 def compare_nested(
     samples: Expansion, domain: RobustDomain, num_functions: int
 ) -> Iterator[str]:
     """The robust optima of all samples against nested searches, one after another."""
-    efforts = ((4, 6), (8, 12))
+    efforts = NESTED_EFFORTS
     values: list[list[float]] = [[] for _ in efforts]
     times: list[list[float]] = [[] for _ in range(1 + len(efforts))]
     for index in range(num_functions):
@@ -417,6 +423,31 @@ def compare_nested(
             f"| {name} | {int((error <= 1e-3).sum())} of {num_functions} | "
             f"{error.max():.1e} | {1e3 * seconds:.0f} | {seconds / batch:.0f} |"
         )
+
+
+def judge_nested(problems: int) -> Iterator[str]:
+    """How often the same searches are right on random problems, 4 functions each."""
+    errors: list[list[Tensor]] = [[] for _ in range(1 + len(NESTED_EFFORTS))]
+    for seed in range(FIRST_SEED, FIRST_SEED + problems):
+        samples, domain = robust_case(1, 1, False, seed)
+        found = [robust_optimum(samples, domain).value[:4]]
+        for outer, inner in NESTED_EFFORTS:
+            searches = [NestedSearch(samples, i, outer, inner) for i in range(4)]
+            found.append(found[0].new_tensor([search.solve() for search in searches]))
+        points = minimum_over_x(samples, domain)
+        best = maximum_over_theta(samples, points, domain).amin(-1)[:4]
+        for record, value in zip(errors, found, strict=True):
+            record.append((value - best).abs())
+    names = ["`robust_optimum`"]
+    names += [f"SciPy, {x} starts for x and {y} for theta" for x, y in NESTED_EFFORTS]
+    yield f"The same on {problems} random problems, 4 functions each:"
+    yield ""
+    yield "| search | right | largest error |"
+    yield "|---|--:|--:|"
+    for name, record in zip(names, errors, strict=True):
+        error = torch.cat(record)
+        right = int((error <= 1e-3).sum())
+        yield f"| {name} | {right} of {len(error)} | {error.max():.1e} |"
 
 
 def count_operations(model: SingleTaskGP, domain: RobustDomain) -> Iterator[str]:
