@@ -354,6 +354,10 @@ def test_more_runners_up_than_the_grid_has_points(nu):
     assert many.theta.shape == (8, 5, 30, 1)
     torch.testing.assert_close(many.value[..., :2], few.value)
     assert many.value[..., -1].isneginf().all()
+    found = many.value.isfinite()
+    points = domain.join(x.unsqueeze(-2), many.theta).flatten(-3, -2)
+    values = samples(points).unflatten(-1, (5, 30))
+    torch.testing.assert_close(many.value[found], values[found])
 
 
 def test_runners_up_of_a_finite_set():
