@@ -78,7 +78,7 @@ def test_same_values_as_by_hand(
         **{name: torch.tensor(values, **DOUBLE) for name, values in lists.items()},
     )
     pending = torch.tensor([[4.0, 1.0]], **DOUBLE)
-    settings = {"num_samples": 4, "num_features": 128, "seed": 3}
+    settings = {"num_samples": 4, "num_features": 128, "effort": 0.5, "seed": 3}
     by_hand = qRobustEntropySearch(
         model, domain, maximize=False, X_pending=pending, **settings
     )
@@ -103,13 +103,14 @@ def test_same_values_as_by_hand(
         )
         assert torch.equal(acqf.X_pending, pending)
         assert acqf.domain.uncontrollable == (0,)
+        assert acqf.effort == settings["effort"]
         torch.testing.assert_close(acqf(points), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_direction(model: SingleTaskGP) -> None:
     domain = RobustDomain(BOUNDS, [0])
     points = domain.sample(20, seed=0).unsqueeze(-2)
-    settings = {"num_samples": 4, "num_features": 128, "seed": 3}
+    settings = {"num_samples": 4, "num_features": 128, "effort": 0.5, "seed": 3}
     maximum, minimum = (
         qRobustEntropySearch(model, domain, maximize=maximize, **settings)(points)
         for maximize in (True, False)

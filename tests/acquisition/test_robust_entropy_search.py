@@ -29,6 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
+from botorch_res.optim import robust_optimum
 from tests.fake_device import on_fake_device
 from tests.inference.interval_problems import truncated_moments
 from tests.operation_count import OperationCount
@@ -521,17 +522,25 @@ class TestTies:
         assert torch.equal(acqf(points)[alone], before[alone])
 
 
-def test_effort():
+def test_effort(monkeypatch):
+    efforts = []
+
+    def record(samples, domain, effort, **options):
+        efforts.append(effort)
+        return robust_optimum(samples, domain, effort, **options)
+
+    monkeypatch.setattr(robust_entropy_search, "robust_optimum", record)
     options = {"model": make_model(5, 1), "domain": make_domain(), "seed": 0}
-    coarse = qRobustEntropySearch(effort=0.5, **options)
+    usual = qRobustEntropySearch(**options)
     fine = qRobustEntropySearch(effort=2.0, **options)
-    num_thetas = len(coarse.solver.thetas)
-    assert num_thetas < len(fine.solver.thetas)
+    assert efforts == [1.0, 2.0]
+    num_thetas = len(fine.solver.thetas)
+    assert num_thetas > len(usual.solver.thetas)
     # Moved to a dtype it makes its tables anew, with the same effort.
-    assert len(coarse.double().solver.thetas) == num_thetas
+    assert len(fine.double().solver.thetas) == num_thetas
     # They find the same in a simple problem.
     points = random_points(20, seed=0)
-    torch.testing.assert_close(coarse(points), fine(points), rtol=0.0, atol=1e-4)
+    torch.testing.assert_close(usual(points), fine(points), rtol=0.0, atol=1e-4)
     with pytest.raises(InputDataError, match=r"`effort` .* at least 0.01, got 0"):
         qRobustEntropySearch(effort=0, **options)
 

@@ -10,6 +10,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, worst_case
+from botorch_res.optim.box_search import BoxSearch
 from botorch_res.sampling import (
     BatchFunction,
     draw_fourier_samples,
@@ -315,6 +316,30 @@ def test_values_are_those_of_the_function_on_the_coarsest_grids(scale):
     worst = worst_case(samples, x, domain)
     value = samples(domain.join(x, worst.theta))
     torch.testing.assert_close(worst.value, value, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_several_finalists_are_needed(dim):
+    """The first steps do not tell which of the peaks of a rough function is highest."""
+    domain = unit_domain(1, dim)
+    samples, _ = random_samples(1 + dim, {2: 11, 3: 5}[dim], nu=2.5)
+    x = domain.sample_x(8, seed={2: 11, 3: 5}[dim])
+    solver = WorstCaseSolver(samples, domain)
+    several = solver(x).value
+    solver.search.plan = solver.search.plan._replace(num_finalists=1)
+    one = solver(x).value
+    assert (several >= one - 1e-9).all()
+    assert (several > one + 1e-4).any()
+    best = maximum_over_theta(samples, x.expand(8, -1, -1), domain)
+    assert ((several >= best - 1e-6).sum() > (one >= best - 1e-6).sum()).all()
+
+
+def test_the_coarsest_grid_is_not_trusted():
+    """Polynomials are used only on grids as fine as the functions ask for."""
+    one = torch.ones(1, dtype=torch.double)
+    for scale in torch.logspace(-6, -2, 400, dtype=torch.double).tolist():
+        search = BoxSearch(one, scale * one, is_analytic=True, effort=1.0)
+        assert (search.plan.radius == 0) == (1.0 + 8.0 / scale > 8191), scale
 
 
 def test_runners_up_are_local_maxima():
