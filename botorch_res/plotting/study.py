@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.domain import RobustDomain
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting.figure import (
     LEGEND,
@@ -199,7 +198,7 @@ def _check_problem(optimizer: RobustOptimizer, problem: RobustTestProblem) -> No
     """Raise unless a study is about a problem, whatever its parameters are called."""
     wanted = ParameterSpace.from_domain(problem.domain)
     maximize = not problem.is_minimization_problem
-    if optimizer.maximize != maximize or not _spans(optimizer.space, wanted.domain):
+    if optimizer.maximize != maximize or not optimizer.space.spans(wanted.domain):
         raise InputDataError(
             f"Expected a study of {type(problem).__name__} (maximize={maximize}, "
             f"{wanted.describe()}), got one with maximize={optimizer.maximize}, "
@@ -207,44 +206,6 @@ def _check_problem(optimizer: RobustOptimizer, problem: RobustTestProblem) -> No
             "own, but must be those of the problem, in its order, with its bounds and "
             "values: its `domain` has them. Or leave the problem out."
         )
-
-
-def _spans(space: ParameterSpace, domain: RobustDomain) -> bool:
-    """Whether parameters, in their own units, span a domain or a grid in its boxes."""
-    own = space.domain
-    if (own.dim, own.uncontrollable) != (domain.dim, domain.uncontrollable):
-        return False
-    for columns, bounds, own_choices, choices, contains in (
-        (
-            own.controllable,
-            domain.x_bounds,
-            own.x_choices,
-            domain.x_choices,
-            domain.contains_x,
-        ),
-        (
-            own.uncontrollable,
-            domain.theta_bounds,
-            own.theta_choices,
-            domain.theta_choices,
-            domain.contains_theta,
-        ),
-    ):
-        parameters = [space.parameters[i] for i in columns]
-        if choices is None:
-            ends = [[p.lower for p in parameters], [p.upper for p in parameters]]
-            if not torch.allclose(bounds.new_tensor(ends), bounds):
-                return False
-        elif own_choices is None or len(own_choices) != len(choices):
-            return False
-        else:
-            rows = [
-                [p.decode(value) for p, value in zip(parameters, row, strict=True)]
-                for row in own_choices.tolist()
-            ]
-            if not contains(bounds.new_tensor(rows)).all():
-                return False
-    return True
 
 
 def _draw_mean(

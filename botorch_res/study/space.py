@@ -225,6 +225,50 @@ class ParameterSpace:
         self._check_choices(z)
         return z
 
+    def spans(self, domain: RobustDomain) -> bool:
+        """Whether the parameters, in their own units, span a domain.
+
+        Args:
+            domain: The domain. A grid of values may stand for one of its boxes.
+
+        Returns:
+            Whether columns, bounds and finite sets are the same.
+        """
+        own = self.domain
+        if (own.dim, own.uncontrollable) != (domain.dim, domain.uncontrollable):
+            return False
+        for columns, bounds, own_choices, choices, contains in (
+            (
+                own.controllable,
+                domain.x_bounds,
+                own.x_choices,
+                domain.x_choices,
+                domain.contains_x,
+            ),
+            (
+                own.uncontrollable,
+                domain.theta_bounds,
+                own.theta_choices,
+                domain.theta_choices,
+                domain.contains_theta,
+            ),
+        ):
+            parameters = [self.parameters[i] for i in columns]
+            if choices is None:
+                ends = [[p.lower for p in parameters], [p.upper for p in parameters]]
+                if not torch.allclose(bounds.new_tensor(ends), bounds):
+                    return False
+            elif own_choices is None or len(own_choices) != len(choices):
+                return False
+            else:
+                rows = [
+                    [p.decode(value) for p, value in zip(parameters, row, strict=True)]
+                    for row in own_choices.tolist()
+                ]
+                if not contains(bounds.new_tensor(rows)).all():
+                    return False
+        return True
+
     def describe(self) -> str:
         """The parameters in a few words, for messages."""
         text = ", ".join(parameter.describe() for parameter in self.parameters)
