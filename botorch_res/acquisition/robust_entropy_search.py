@@ -31,9 +31,10 @@ Three steps lead to ``v_c``:
 Where two thetas tie, ``h_c(x)`` jumps from one to the other, and with it the partner in
 the pair. To be continuous there, the moments of the pair are averages over both
 partners, with weights that turn from one to the other while the gap between their
-values is less than a hundredth of the prior standard deviation. What is left are small
-jumps where a second local worst case appears within that gap, which happens for rough
-functions.
+values is less than a hundredth of the prior standard deviation, and, with one theta,
+less than the depth of the valley between them: a second local worst case appears with
+a valley of no depth. With several thetas the depth is not known, and small jumps are
+left where a second local worst case appears within the gap.
 
 References:
 .. [Weichert2024robust]
@@ -297,11 +298,11 @@ class qRobustEntropySearch(AcquisitionFunction):
             The ``model_batch_shape x n`` posterior variances ``v`` of the noise-free
             function, and the ``C x model_batch_shape x n`` conditional ones ``v_c``.
         """
-        partners, values = self._worst_cases(points, num_branches=3)
+        partners, values, depth = self._worst_cases(points, num_branches=3)
         worst_value = values[..., 0, :]
         inputs = self.view.transform_inputs(points)
         width = TIE_WIDTH * self.view.prior_variance(inputs).detach().sqrt()
-        weights = tie_weights(values, width)
+        weights = tie_weights(values, depth, width)
         mean, covariance, prior = self.process.pair_posterior(
             inputs, self.view.transform_inputs(partners[..., :2, :, :].flatten(-3, -2))
         )
@@ -327,7 +328,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             transformed = self.view.transform_inputs(pending)
             process = process.with_observations(transformed, values, noise)
             points = torch.cat([points, pending], dim=-2)
-        partners, worst_value = self._worst_cases(points, num_branches=1)
+        partners, worst_value, _ = self._worst_cases(points, num_branches=1)
         partners, worst_value = partners.squeeze(-3), worst_value.squeeze(-2)
         x, theta = self.domain.split(points)
         x_inside = self.domain.contains_x(x)
@@ -395,7 +396,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             bounds of the function there.
         """
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
-        theta, value = self.solver.ranked(x, x.shape[-1] + 1)
+        theta, value, _ = self.solver.ranked(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
         points = self._samples_first(points)
         value = self._samples_first(value.squeeze(-2))
@@ -406,7 +407,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         upper = torch.where(value.isinf(), math.inf, optimal)
         return points, torch.minimum(lower, upper), upper
 
-    def _worst_cases(self, points: Tensor, num_branches: int) -> tuple[Tensor, Tensor]:
+    def _worst_cases(
+        self, points: Tensor, num_branches: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Each sample's worst cases at the controllable part of each point.
 
         Args:
@@ -414,17 +417,18 @@ class qRobustEntropySearch(AcquisitionFunction):
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            ``C x model_batch_shape x k x n x d`` points ``(x, h_c(x))`` and the
-            ``C x model_batch_shape x k x n`` values ``g_c(x)`` there, the worst first.
+            ``C x model_batch_shape x k x n x d`` points ``(x, h_c(x))``, the worst
+            first, the ``C x model_batch_shape x k x n`` values ``g_c(x)`` there, and
+            how far one goes down from each on the way to a worse one.
         """
         x, _ = self.domain.split(points)
         own = x
         if self.view.batch_shape:
             own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
-        theta, value = self.solver.ranked(own, num_branches)
+        theta, *heights = self.solver.ranked(own, num_branches)
         theta = self._samples_first(theta).transpose(-3, -2)
-        value = self._samples_first(value).transpose(-2, -1)
-        return self.domain.join(x.unsqueeze(-3), theta), value
+        value, depth = (self._samples_first(h).transpose(-2, -1) for h in heights)
+        return self.domain.join(x.unsqueeze(-3), theta), value, depth
 
     def _samples_first(self, values: Tensor) -> Tensor:
         """Carry ``model_batch_shape x C x ...`` to ``C x model_batch_shape x ...``."""

@@ -20,22 +20,29 @@ from botorch_res.probability import (
 LEAST_WIDTH = 1e-4
 
 
-def tie_weights(value: Tensor, width: Tensor) -> Tensor:
-    """Weights of the two worst cases, continuous where they change places.
+def tie_weights(value: Tensor, depth: Tensor, width: Tensor) -> Tensor:
+    """Weights of the two worst cases, continuous where worst cases change places.
 
     Args:
-        value: ``... x 3 x n`` the three worst values, in descending order.
-        width: ``... x n`` the gap from which on only the first one counts.
+        value: ``... x 3 x n`` the values of the three worst, in descending order.
+        depth: ``... x 3 x n`` how far one goes down on the way to a worse one. What has
+            no depth is about to vanish, or has just appeared: it does not count.
+        width: ``... x n`` the gap from which on only the worst one counts.
 
     Returns:
         ``... x 2 x n`` weights: one and zero if there is a gap, equal if there is none,
         and zero for a second one that is about to change places with the third.
     """
-    worst, second, third = value.unbind(dim=-2)
-    least = torch.maximum(third - worst, -width)
+    tiny = torch.finfo(value.dtype).tiny ** 0.5
+    unit = width.unsqueeze(-2).clamp_min(tiny)
+    gap = ((value[..., :1, :] - value[..., 1:, :]) / unit).clamp_max(1.0)
+    second, third = gap.unbind(dim=-2)
+    _, depth, third_depth = (depth / unit).clamp_min(tiny).unbind(dim=-2)
+    behind = ((third - second) / third_depth).clamp_max(1.0)
+    third = third + behind * (1.0 - third)
+    second = second / depth.clamp_max(1.0)
     # Where all three tie only the first one counts.
-    first = torch.finfo(value.dtype).tiny ** 0.5 - least
-    ratio = (second - worst - least).clamp_min(0.0) / first
+    ratio = (third - second).clamp_min(0.0) / (third + tiny)
     # Squared, the second one comes in without a kink.
     weights = torch.stack([torch.ones_like(ratio), ratio.square()], dim=-2)
     return weights / weights.sum(dim=-2, keepdim=True)

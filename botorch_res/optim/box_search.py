@@ -14,6 +14,7 @@ the search ends in no lower basin than that. The number of steps is fixed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +28,22 @@ from botorch_res.sampling import Derivatives
 
 # Steps on polynomials, which cost next to nothing.
 POLYNOMIAL_STEPS = 3
+
+
+class Maxima(NamedTuple):
+    """The highest local maxima of many functions.
+
+    Attributes:
+        theta: ``... x k x d`` points, the highest first.
+        value: ``... x k`` values, which are minus infinity if there are not so many.
+        depth: ``... x k``, how far one goes down from each on the way to a higher one,
+            as far as the grid can tell. A maximum that is about to vanish has no depth.
+            Known in one dimension only; infinite in more, and for the highest.
+    """
+
+    theta: Tensor
+    value: Tensor
+    depth: Tensor
 
 
 class BoxSearch:
@@ -72,7 +89,7 @@ class BoxSearch:
         values: Tensor,
         derivatives: Callable[[Tensor], Derivatives],
         num_maxima: int,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Maxima:
         """Find the highest local maxima.
 
         Args:
@@ -81,8 +98,7 @@ class BoxSearch:
             num_maxima: The number ``k`` of maxima.
 
         Returns:
-            ``... x k x d`` points of the cube, the highest first, and ``... x k``
-            values, which are minus infinity if there are not so many.
+            The maxima in the cube.
         """
         plan, inside = self.plan, self.grid.inside(values)
         num_climbs = max(plan.num_climbs, num_maxima)
@@ -116,7 +132,33 @@ class BoxSearch:
         value = torch.cat([value, highest], dim=-1)
         theta = torch.cat([theta, top], dim=-2)
         value, index = self._rank(theta, value, num_maxima)
-        return theta.take_along_dim(index.unsqueeze(-1), dim=-2), value
+        theta = theta.take_along_dim(index.unsqueeze(-1), dim=-2)
+        return Maxima(theta, value, self._depth(inside, theta, value))
+
+    def _depth(self, inside: Tensor, theta: Tensor, value: Tensor) -> Tensor:
+        """How far one goes down from each maximum on the way to a higher one.
+
+        Args:
+            inside: ``... x M`` values on the grid.
+            theta: ``... x k x d`` maxima, the highest first.
+            value: ``... x k`` their values.
+
+        Returns:
+            ``... x k`` depths.
+        """
+        depth = torch.full_like(value, torch.inf)
+        if theta.shape[-1] > 1:
+            return depth
+        nodes, inside = self.nodes.squeeze(-1), inside.unsqueeze(-2)
+        for higher in range(theta.shape[-2] - 1):
+            top, lower = theta[..., higher, None, :], theta[..., higher + 1 :, :]
+            between = (nodes > torch.minimum(lower, top)) & (
+                nodes < torch.maximum(lower, top)
+            )
+            way = torch.where(between, inside, torch.inf).amin(dim=-1)
+            fall = (value[..., higher + 1 :] - way).clamp_min(0.0)
+            depth[..., higher + 1 :] = torch.minimum(depth[..., higher + 1 :], fall)
+        return depth
 
     def approach(
         self,

@@ -57,6 +57,21 @@ class WorstCase(NamedTuple):
         return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
 
 
+class LocalWorstCases(NamedTuple):
+    """The ``k`` worst of the local worst cases, the worst first.
+
+    Attributes:
+        theta: ``sample_shape x b x k x d_theta``.
+        value: ``sample_shape x b x k``, minus infinity if there are not so many.
+        depth: ``sample_shape x b x k``, how far the value falls on the way from each to
+            a worse one; see ``Maxima``. Infinite for a finite set.
+    """
+
+    theta: Tensor
+    value: Tensor
+    depth: Tensor
+
+
 class WorstCaseSolver:
     """Finds worst cases of a batch of functions, with all tables made once.
 
@@ -127,7 +142,7 @@ class WorstCaseSolver:
         ranked = self.ranked(x, 1)
         return WorstCase(ranked.theta.squeeze(-2), ranked.value.squeeze(-1))
 
-    def ranked(self, x: Tensor, num_branches: int) -> WorstCase:
+    def ranked(self, x: Tensor, num_branches: int) -> LocalWorstCases:
         """Find the worst case and the runners-up, with gradients by ``x``.
 
         These are the best local maxima over a box, the best choices of a finite set.
@@ -138,9 +153,7 @@ class WorstCaseSolver:
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            ``sample_shape x b x k x d_theta`` local worst cases, the worst first, and
-            their values ``sample_shape x b x k``, which are minus infinity if there are
-            not so many.
+            The local worst cases; their depth has no gradient.
         """
         self.check(x)
         with torch.no_grad():
@@ -149,15 +162,16 @@ class WorstCaseSolver:
             ]
             theta = torch.cat([part.theta for part in parts], dim=-3)
             value = torch.cat([part.value for part in parts], dim=-2)
+            depth = torch.cat([part.depth for part in parts], dim=-2)
         if not (x.requires_grad and torch.is_grad_enabled()):
-            return WorstCase(theta, value)
+            return LocalWorstCases(theta, value, depth)
         held = self.domain.theta_is_finite
         branch = self.differentiate(x.detach(), theta, held)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
         shift = (branch.shift * change.unsqueeze(-2)).sum(dim=-1)
         rise = (branch.gradient * change).sum(dim=-1)
-        return WorstCase(theta + shift, value + rise)
+        return LocalWorstCases(theta + shift, value + rise, depth)
 
     def lengthscale(self, columns: Tensor) -> Tensor | None:
         """The functions' lengthscale in some of the columns.
@@ -225,7 +239,7 @@ class WorstCaseSolver:
                 f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
             )
 
-    def _search(self, x: Tensor, num_branches: int) -> WorstCase:
+    def _search(self, x: Tensor, num_branches: int) -> LocalWorstCases:
         """Find local worst cases without gradients.
 
         Args:
@@ -233,17 +247,18 @@ class WorstCaseSolver:
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            The worst cases and their values, the worst first.
+            The local worst cases.
         """
         values = self.table(x)
         if self.domain.theta_is_finite:
             value, index = values.topk(min(num_branches, len(self.thetas)), dim=-1)
             more = (0, num_branches - value.shape[-1])
             value = pad(value, more, value=-torch.inf)
-            return WorstCase(self.thetas[pad(index, more)], value)
+            depth = torch.full_like(value, torch.inf)
+            return LocalWorstCases(self.thetas[pad(index, more)], value, depth)
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
-        theta, value = self.search.maximize(values, derivatives, num_branches)
-        return WorstCase(self.lower + self.width * theta, value)
+        theta, value, depth = self.search.maximize(values, derivatives, num_branches)
+        return LocalWorstCases(self.lower + self.width * theta, value, depth)
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None

@@ -30,6 +30,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
 from botorch_res.optim import robust_optimum
+from botorch_res.optim.box_search import BoxSearch
 from tests.fake_device import on_fake_device
 from tests.inference.interval_problems import truncated_moments
 from tests.operation_count import OperationCount
@@ -334,7 +335,7 @@ class TestLimits:
         acqf = qRobustEntropySearch(model, domain, num_samples=8, target=target, seed=1)
         x, _ = domain.split(random_points(10, seed=1))
         x = domain.sample_x(10, seed=0) if domain.x_is_finite else x.squeeze(-2)
-        partners, _ = acqf._worst_cases(domain.join(x, domain.theta_bounds[0]), 2)
+        partners = acqf._worst_cases(domain.join(x, domain.theta_bounds[0]), 2)[0]
         hard = torch.cat(
             [
                 model.train_inputs[0],
@@ -365,10 +366,10 @@ class TestLimits:
         unconstrained = qRobustEntropySearch._worst_cases
 
         def without_values(self, points, num_branches):
-            partners, value = unconstrained(self, points, num_branches)
+            partners, value, depth = unconstrained(self, points, num_branches)
             value = torch.full_like(value, -torch.inf)
             value[..., 0, :] = torch.inf
-            return partners, value
+            return partners, value, depth
 
         monkeypatch.setattr(qRobustEntropySearch, "_worst_cases", without_values)
         acqf = qRobustEntropySearch(
@@ -511,10 +512,47 @@ class TestTies:
         # The rule without an average has real jumps there.
         assert jumps.median() > 1e-3
 
+    @staticmethod
+    def largest_jump(acqf):
+        """The largest jump of alpha on a line, by bisection of its steepest parts."""
+
+        def along(x):
+            points = torch.stack([x, torch.full_like(x, 0.45)], dim=-1)
+            return acqf(points.unsqueeze(-2)).detach()
+
+        line = torch.linspace(0.0, 1.0, 1001, **DOUBLE)
+        place = along(line).diff().abs().topk(40).indices
+        low, high = line[place], line[place + 1]
+        for _ in range(34):
+            middle = 0.5 * (low + high)
+            values = along(torch.cat([low, middle, high])).unflatten(0, (3, -1))
+            first, second = values.diff(dim=0).abs()
+            low = torch.where(first > second, low, middle)
+            high = torch.where(first > second, middle, high)
+        return (along(high) - along(low)).abs().max()
+
+    @pytest.mark.parametrize(("nu", "seed"), [(None, 20), (2.5, 0), (2.5, 20)])
+    def test_continuous_where_a_worst_case_appears(self, nu, seed, target, monkeypatch):
+        model = make_model(t=6, seed=seed, lengthscale=0.2)
+        if nu is not None:
+            kernel = MaternKernel(nu).double()
+            kernel.lengthscale = 0.2
+            model.covar_module = kernel
+        acqf = qRobustEntropySearch(
+            model, make_domain(), num_samples=1, target=target, seed=seed
+        )
+        # Neighbours are about 1e-13 apart.
+        assert self.largest_jump(acqf) < 1e-6
+        # Without regard to the depth of the valley to it there is a jump.
+        monkeypatch.setattr(
+            BoxSearch, "_depth", lambda self, inside, theta, value: value.abs() + 1e9
+        )
+        assert self.largest_jump(acqf) > 1e-3
+
     def test_away_from_ties_only_the_worst_case_counts(self, monkeypatch):
         acqf = qRobustEntropySearch(make_model(5, 1), make_domain(), seed=0)
         points = random_points(64, seed=5)
-        _, value = acqf._worst_cases(points.squeeze(-2), num_branches=2)
+        value = acqf._worst_cases(points.squeeze(-2), num_branches=2)[1]
         alone = (value[:, 0] - value[:, 1]).amin(dim=0) > 0.02
         assert alone.sum() > 5
         before = acqf(points)

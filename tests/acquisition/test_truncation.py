@@ -12,17 +12,45 @@ from botorch_res.acquisition.truncation import (
 DOUBLE = {"dtype": torch.double}
 
 
+def weights_at(*rows, depth=None):
+    """Weights of three worst cases with given values, and a width of 0.01."""
+    value = torch.tensor(rows, **DOUBLE)
+    depth = torch.full_like(value, torch.inf) if depth is None else depth
+    return tie_weights(value, depth, torch.full_like(value[0], 0.01))
+
+
 class TestTieWeights:
     def test_values(self):
         """One worst case alone, two within the width, two that tie, three."""
-        worst = torch.tensor([[2.0] * 6, [1.9, 1.995, 2.0, 1.995, 2.0, 1.0]], **DOUBLE)
-        third = torch.tensor([[1.0, 1.0, 1.0, 1.995, 2.0, -torch.inf]], **DOUBLE)
-        weights = tie_weights(
-            torch.cat([worst, third]), torch.full((6,), 0.01, **DOUBLE)
+        weights = weights_at(
+            [2.0] * 6,
+            [1.9, 1.995, 2.0, 1.995, 2.0, 1.0],
+            [1.0, 1.0, 1.0, 1.995, 2.0, -torch.inf],
         )
         expected = torch.tensor([0.0, 0.2, 0.5, 0.0, 0.0, 0.0], **DOUBLE)
         assert torch.allclose(weights[1], expected, atol=1e-12)
         assert torch.allclose(weights.sum(dim=0), torch.ones(6, **DOUBLE))
+
+    def test_depth_of_the_second(self):
+        """Half the gap, all of it, none: a shallow one counts within its depth only."""
+        depth = torch.tensor([[torch.inf] * 4, [0.01, 0.006, 0.003, 0.0]], **DOUBLE)
+        depth = torch.cat([depth, depth[:1]])
+        rows = [[2.0] * 4, [1.997] * 4, [1.0] * 4]
+        ratio = weights_at(*rows, depth=depth)
+        expected = torch.tensor([0.7, 0.5, 0.0, 0.0], **DOUBLE).square()
+        assert torch.allclose(ratio[1] / ratio[0], expected, atol=1e-12)
+        tie = weights_at(rows[0], rows[0], rows[2], depth=depth)
+        assert torch.allclose(tie, torch.full_like(tie, 0.5))
+
+    def test_depth_of_the_third(self):
+        """It counts fully where it ties with the second, not at all without depth."""
+        depth = torch.full((3, 4), torch.inf, **DOUBLE)
+        depth[2] = torch.tensor([0.0, 0.002, 0.004, 0.004], **DOUBLE)
+        rows = [[2.0] * 4, [1.997] * 4, [1.995, 1.995, 1.995, 1.997]]
+        ratio = weights_at(*rows, depth=depth)
+        # The third is at a gap of 0.5 widths, moved away by none, all or half of it.
+        expected = torch.tensor([0.7, 0.7, 0.45 / 0.75, 0.0], **DOUBLE).square()
+        assert torch.allclose(ratio[1] / ratio[0], expected, atol=1e-12)
 
     @pytest.mark.parametrize("gap", [0.0, 0.01])
     def test_no_kinks(self, gap):
@@ -31,7 +59,8 @@ class TestTieWeights:
         rise.requires_grad_()
         value = torch.stack([rise.clamp_min(0.0), rise.clamp_max(0.0)])
         value = torch.cat([value, value.new_full((1, 2), -torch.inf)])
-        weights = tie_weights(value, torch.full((2,), 0.01, **DOUBLE))
+        depth = torch.full_like(value, torch.inf)
+        weights = tie_weights(value, depth, torch.full((2,), 0.01, **DOUBLE))
         rising = torch.where(rise > 0.0, weights[0], weights[1])
         slope = torch.autograd.grad(rising.sum(), rise)[0]
         assert slope[1] == pytest.approx(float(slope[0]), abs=1e-2)

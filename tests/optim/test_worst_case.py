@@ -342,20 +342,34 @@ def test_the_coarsest_grid_is_not_trusted():
         assert (search.plan.radius == 0) == (1.0 + 8.0 / scale > 8191), scale
 
 
+def depth_by_the_line(ranked, values, line):
+    """How far one goes down from each local maximum to a higher one, on a line."""
+    line = line.squeeze(-1)
+    depth = torch.full_like(ranked.value, torch.inf)
+    for k in range(depth.shape[-1]):
+        for j in range(k):
+            low, high = ranked.theta[..., [j, k], 0].sort(dim=-1).values.split(1, -1)
+            between = (line >= low) & (line <= high)
+            lowest = torch.where(between, values, torch.inf).amin(dim=-1)
+            fall = ranked.value[..., k] - lowest
+            depth[..., k] = torch.minimum(depth[..., k], fall)
+    return depth
+
+
 def test_runners_up_are_local_maxima():
     """Against the local maxima on a dense line."""
     domain = unit_domain(1, 1)
     line = torch.linspace(0.0, 1.0, 8001, dtype=torch.double).unsqueeze(-1)
-    right = []
+    right, deep = [], []
     for seed in range(6):
         samples, _ = random_samples(2, seed)
         x = domain.sample_x(8, seed=seed)
         ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
         assert (ranked.value[..., :-1] >= ranked.value[..., 1:]).all()
         values = samples(domain.join(x.unsqueeze(-2), line).flatten(0, 1))
-        padded = torch.nn.functional.pad(
-            values.unflatten(-1, (8, -1)), (1, 1), value=-torch.inf
-        )
+        values = values.unflatten(-1, (8, -1))
+        deep.append(depth_by_the_line(ranked, values, line) - ranked.depth)
+        padded = torch.nn.functional.pad(values, (1, 1), value=-torch.inf)
         middle = padded[..., 1:-1]
         highest = (middle >= padded[..., :-2]) & (middle >= padded[..., 2:])
         expected = torch.where(highest, middle, -torch.inf).topk(3, dim=-1).values
@@ -367,6 +381,12 @@ def test_runners_up_are_local_maxima():
         torch.testing.assert_close(values[found], ranked.value[found])
     # The rest are maxima so close to an end that the grid does not separate them.
     assert torch.cat(right).double().mean() > 0.95
+    # The grid is never at the very bottom of a valley.
+    too_flat = torch.cat(deep)[..., 1:].flatten()
+    too_flat = too_flat[too_flat.isfinite()]
+    assert len(too_flat) > 100
+    assert too_flat.min() > -1e-5
+    assert too_flat.max() < 0.02
 
 
 @pytest.mark.parametrize("nu", [None, 2.5])
