@@ -51,7 +51,7 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
         return SearchPlan(density, points, peaks, 5 - dim, 0, climbs, 1, dim)
     # Neither the values on the grid nor a first step tell the highest of several peaks.
     climbs = max(2, round(dim * (dim + 1) * effort))
-    density, points = (9.0, points) if dim == 1 else (3.0, 4 * points)
+    density, points = (18.0, points) if dim == 1 else (3.0, 4 * points)
     return SearchPlan(
         density * effort, points, peaks, 0, 0, climbs, climbs // 2, 4 * dim
     )

@@ -167,6 +167,7 @@ class WorstCaseImprovement(AcquisitionFunction):
                 sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
                 objective=WorstCase(len(thetas)),
                 posterior_transform=Jitter(),
+                prune_baseline=True,
             )
             for member in members(view)
         )
