@@ -27,6 +27,7 @@ from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.safe_math import logmeanexp
 from botorch.utils.sampling import manual_seed
 from gpytorch.distributions import MultivariateNormal
+from linear_operator import to_linear_operator
 from linear_operator.settings import cholesky_jitter
 from torch import Tensor
 from torch.nn import ModuleList
@@ -234,7 +235,9 @@ class Jitter(PosteriorTransform):
         mean = posterior.distribution.mean
         jitter = torch.full_like(mean, cholesky_jitter.value(mean.dtype))
         covariance = posterior.distribution.covariance_matrix + jitter.diag_embed()
-        return GPyTorchPosterior(MultivariateNormal(mean, covariance))
+        # A tensor would be factorised at once, with all points that BoTorch knows.
+        lazy = to_linear_operator(covariance)
+        return GPyTorchPosterior(MultivariateNormal(mean, lazy))
 
 
 class ToModelSpace(InputTransform):
