@@ -36,12 +36,14 @@ from gpytorch.kernels import RBFKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from benchmarks.random_problems import random_model
 from benchmarks.report import RESULTS, Table, alternate, run_sections
 from benchmarks.workload import BASE, GROWTH, compare_halves, count, make_work
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.acquisition.stable_opt import StableOpt
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from tests.acquisition.jumps import largest_jump
 from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
@@ -53,6 +55,7 @@ function and finds one candidate (8 restarts, 256 raw samples). JES is BoTorch's
 `qLogNoisyExpectedImprovement` with `AppendFeatures` and `WorstCase`; both with
 `optimize_acqf` and the same numbers of restarts and raw samples.
 """
+LEAST_JUMP = 1e-6
 RESTARTS = {"num_restarts": 8, "raw_samples": 256}
 
 
@@ -397,6 +400,44 @@ def tabulate_profile() -> Table:
     return Table(intro, ["domain", "t"], list(PARTS), rows)
 
 
+def count_jumps(kernel: str, target: str, num_lines: int) -> list[str]:
+    """Look for jumps along lines that cross many ties of the worst case.
+
+    Args:
+        kernel: ``rbf``, or Matern's ``nu``.
+        target: The acquisition function's target.
+        num_lines: The number of problems, with one line and one sample each.
+
+    Returns:
+        The row: lines with a jump, and the largest one.
+    """
+    jumps = []
+    for seed in range(num_lines):
+        model = random_model(2, seed, kernel, t=6)
+        model.covar_module.lengthscale = 0.2
+        acqf = qRobustEntropySearch(
+            model, make_domain("box"), num_samples=1, target=target, seed=seed
+        )
+        jumps.append(largest_jump(acqf))
+    number = sum(jump > LEAST_JUMP for jump in jumps)
+    return [f"{number} of {num_lines}", f"{max(jumps):.1e}"]
+
+
+def tabulate_jumps(num_lines: int) -> Table:
+    """The table of jumps."""
+    intro = (
+        f"Lines through the square along which the value, in nats, jumps by more than "
+        f"{LEAST_JUMP}, by bisection of the 40 steepest of 1000 pieces. Lengthscales "
+        "of 0.2, t = 6, C = 1: worst cases change places several times on a line."
+    )
+    rows = {
+        (kernel, target): partial(count_jumps, kernel, target, num_lines)
+        for kernel in ("rbf", "2.5", "1.5")
+        for target in ("optimum", "characteristics")
+    }
+    return Table(intro, ["kernel", "target"], ["with a jump", "largest"], rows)
+
+
 def quiet_rivals() -> None:
     """Filter the warnings that the alternatives are known to raise, and no others."""
     # Worst-case qLogNEI: thetas next to one another make a singular covariance. What
@@ -430,6 +471,7 @@ def main() -> None:
             "operations": tabulate_operations,
             "memory": tabulate_memory,
             "profile": tabulate_profile,
+            "jumps": lambda: tabulate_jumps(num_lines=2 if quick else 40),
         },
         arguments.sections,
         None if quick else RESULTS / "acquisition.md",

@@ -33,8 +33,9 @@ the pair. To be continuous there, the moments of the pair are averages over both
 partners, with weights that turn from one to the other while the gap between their
 values is less than a hundredth of the prior standard deviation, and, with one theta,
 less than the depth of the valley between them: a second local worst case appears with
-a valley of no depth. With several thetas the depth is not known, and small jumps are
-left where a second local worst case appears within the gap.
+a valley of no depth. What is left are small jumps with several thetas, for which the
+depth is not known, and between worst cases that are closer than the grid that looks for
+them, which happens for rough functions.
 
 References:
 .. [Weichert2024robust]

@@ -31,6 +31,7 @@ from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
 from botorch_res.optim import robust_optimum
 from botorch_res.optim.box_search import BoxSearch
+from tests.acquisition.jumps import largest_jump
 from tests.fake_device import on_fake_device
 from tests.inference.interval_problems import truncated_moments
 from tests.operation_count import OperationCount
@@ -512,25 +513,6 @@ class TestTies:
         # The rule without an average has real jumps there.
         assert jumps.median() > 1e-3
 
-    @staticmethod
-    def largest_jump(acqf):
-        """The largest jump of alpha on a line, by bisection of its steepest parts."""
-
-        def along(x):
-            points = torch.stack([x, torch.full_like(x, 0.45)], dim=-1)
-            return acqf(points.unsqueeze(-2)).detach()
-
-        line = torch.linspace(0.0, 1.0, 1001, **DOUBLE)
-        place = along(line).diff().abs().topk(40).indices
-        low, high = line[place], line[place + 1]
-        for _ in range(34):
-            middle = 0.5 * (low + high)
-            values = along(torch.cat([low, middle, high])).unflatten(0, (3, -1))
-            first, second = values.diff(dim=0).abs()
-            low = torch.where(first > second, low, middle)
-            high = torch.where(first > second, middle, high)
-        return (along(high) - along(low)).abs().max()
-
     @pytest.mark.parametrize(("nu", "seed"), [(None, 20), (2.5, 0), (2.5, 20)])
     def test_continuous_where_a_worst_case_appears(self, nu, seed, target, monkeypatch):
         model = make_model(t=6, seed=seed, lengthscale=0.2)
@@ -541,13 +523,12 @@ class TestTies:
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=1, target=target, seed=seed
         )
-        # Neighbours are about 1e-13 apart.
-        assert self.largest_jump(acqf) < 1e-6
+        assert largest_jump(acqf) < 1e-6
         # Without regard to the depth of the valley to it there is a jump.
         monkeypatch.setattr(
             BoxSearch, "_depth", lambda self, inside, theta, value: value.abs() + 1e9
         )
-        assert self.largest_jump(acqf) > 1e-3
+        assert largest_jump(acqf) > 1e-3
 
     def test_away_from_ties_only_the_worst_case_counts(self, monkeypatch):
         acqf = qRobustEntropySearch(make_model(5, 1), make_domain(), seed=0)
