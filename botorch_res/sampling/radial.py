@@ -64,7 +64,7 @@ def radial_value(distance: Tensor, smoothness: float) -> Tensor:
     r = _scaled_root(distance, smoothness)
     decay = torch.exp(-r)
     if smoothness == 2.5:
-        return (1.0 + r + r.square() / 3.0) * decay
+        return torch.addcmul(decay, decay * r, 1.0 + r / 3.0)
     return (1.0 + r) * decay if smoothness == 1.5 else decay
 
 
