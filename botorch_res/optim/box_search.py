@@ -146,19 +146,19 @@ class BoxSearch:
         Returns:
             ``... x k`` depths.
         """
+        k, dim = theta.shape[-2:]
         depth = torch.full_like(value, torch.inf)
-        if theta.shape[-1] > 1:
+        if dim > 1 or k == 1:
             return depth
-        nodes, inside = self.nodes.squeeze(-1), inside.unsqueeze(-2)
-        for higher in range(theta.shape[-2] - 1):
-            top, lower = theta[..., higher, None, :], theta[..., higher + 1 :, :]
-            between = (nodes > torch.minimum(lower, top)) & (
-                nodes < torch.maximum(lower, top)
-            )
-            way = torch.where(between, inside, torch.inf).amin(dim=-1)
-            fall = (value[..., higher + 1 :] - way).clamp_min(0.0)
-            depth[..., higher + 1 :] = torch.minimum(depth[..., higher + 1 :], fall)
-        return depth
+        lower, higher = torch.tril_indices(k, k, offset=-1, device=theta.device)
+        one, other = theta.index_select(-2, lower), theta.index_select(-2, higher)
+        nodes = self.nodes.squeeze(-1)
+        between = (nodes > torch.minimum(one, other)) & (
+            nodes < torch.maximum(one, other)
+        )
+        way = torch.where(between, inside.unsqueeze(-2), torch.inf).amin(dim=-1)
+        fall = (value.index_select(-1, lower) - way).clamp_min(0.0)
+        return depth.index_reduce(-1, lower, fall, "amin")
 
     def approach(
         self,
