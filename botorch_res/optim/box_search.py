@@ -147,9 +147,8 @@ class BoxSearch:
             ``... x k`` depths.
         """
         k, dim = theta.shape[-2:]
-        depth = torch.full_like(value, torch.inf)
         if dim > 1 or k == 1:
-            return depth
+            return torch.full_like(value, torch.inf)
         lower, higher = torch.tril_indices(k, k, offset=-1, device=theta.device)
         one, other = theta.index_select(-2, lower), theta.index_select(-2, higher)
         nodes = self.nodes.squeeze(-1)
@@ -158,7 +157,9 @@ class BoxSearch:
         )
         way = torch.where(between, inside.unsqueeze(-2), torch.inf).amin(dim=-1)
         fall = (value.index_select(-1, lower) - way).clamp_min(0.0)
-        return depth.index_reduce(-1, lower, fall, "amin")
+        # One for the second, two for the third, and so on.
+        parts = [part.amin(dim=-1) for part in fall.split(list(range(1, k)), dim=-1)]
+        return torch.stack([torch.full_like(value[..., 0], torch.inf), *parts], dim=-1)
 
     def approach(
         self,
