@@ -80,7 +80,7 @@ def ascend(
         The ``batch_shape x d`` points reached and their ``batch_shape`` values.
     """
     state = begin(function, starts, movable)
-    state = advance(function, state, movable, num_rounds)
+    state = advance(function, state, movable, num_rounds, finish=True)
     return state.points, state.values
 
 
@@ -110,6 +110,7 @@ def advance(
     state: Ascent,
     movable: Tensor,
     num_rounds: int,
+    finish: bool,
 ) -> Ascent:
     """Go on with the ascent.
 
@@ -118,6 +119,8 @@ def advance(
         state: The state so far.
         movable: ``d`` booleans: the columns that may change.
         num_rounds: The number of rounds.
+        finish: Whether the ascent ends here, so that the last round goes without
+            gradients, and the state is of no use for another one.
 
     Returns:
         The new state.
@@ -126,11 +129,16 @@ def advance(
     lengths = torch.logspace(
         0.0, SHORTEST_LENGTH, NUM_LENGTHS, dtype=points.dtype, device=points.device
     ).view(-1, *[1] * points.ndim)
-    for _ in range(num_rounds):
+    for left in reversed(range(num_rounds)):
         free = _free(points, gradients, movable)
         direction = _direction(inverse, gradients, free)
         trials = (points + lengths * direction).clamp(0.0, 1.0)
-        trial_values, trial_gradients = _evaluate(function, trials)
+        if finish and left == 0:
+            with torch.no_grad():
+                trial_values = function(trials)
+            trial_gradients = torch.zeros_like(trials)
+        else:
+            trial_values, trial_gradients = _evaluate(function, trials)
         best = trial_values.argmax(dim=0, keepdim=True)
         new_values = trial_values.take_along_dim(best, dim=0)[0]
         best = best.unsqueeze(-1)

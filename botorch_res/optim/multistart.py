@@ -179,7 +179,8 @@ def _climb(
             state = state.select(index)
             starts = starts.take_along_dim(index.unsqueeze(-1), dim=0)
         rounds = (num_rounds + heat) // num_heats
-        state = advance(in_unit_cube, state, movable, rounds)
+        last = heat == num_heats - 1
+        state = advance(in_unit_cube, state, movable, rounds, finish=last)
     # What did not move is left without the rounding of the way to the cube and back.
     candidates = torch.where(movable, unnormalize(state.points, domain.bounds), starts)
     return candidates, state.values

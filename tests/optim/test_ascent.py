@@ -94,9 +94,28 @@ def test_rounds_can_be_split_and_problems_given_up():
 
     starts = torch.rand(6, 2, generator=torch.Generator().manual_seed(3), **DOUBLE)
     movable = torch.ones(2, dtype=torch.bool)
-    state = advance(function, begin(function, starts, movable), movable, 3)
+    state = begin(function, starts, movable)
+    state = advance(function, state, movable, 3, finish=False)
     index = torch.tensor([4, 1])
-    state = advance(function, state.select(index), movable, 5)
+    state = advance(function, state.select(index), movable, 5, finish=False)
     points, values = climb(function, starts[index], rounds=8)
     assert torch.allclose(state.points, points, atol=1e-12)
     assert torch.allclose(state.values, values, atol=1e-12)
+
+
+def test_the_last_round_goes_without_gradients():
+    with_gradient = []
+
+    def function(u):
+        with_gradient.append(u.requires_grad)
+        return (6.0 * u).sin().sum(dim=-1) - (u - 0.4).square().sum(dim=-1)
+
+    starts = torch.rand(6, 2, generator=torch.Generator().manual_seed(3), **DOUBLE)
+    movable = torch.ones(2, dtype=torch.bool)
+    state = begin(function, starts, movable)
+    exact = advance(function, state, movable, 4, finish=False)
+    assert with_gradient == [True] * 5
+    final = advance(function, state, movable, 4, finish=True)
+    assert with_gradient[5:] == [True, True, True, False]
+    assert torch.equal(final.points, exact.points)
+    assert torch.equal(final.values, exact.values)
