@@ -17,8 +17,8 @@ from torch import Tensor
 
 # The quasi-Newton step is tried at so many lengths at once, in a geometric sequence
 # from the whole step to this power of ten of it.
-NUM_LENGTHS = 4
-SHORTEST_LENGTH = -2.0
+NUM_LENGTHS = 3
+SHORTEST_LENGTH = -1.5
 # Longest step in units of the cube: the first, and any.
 FIRST_STEP = 0.05
 LONGEST_STEP = 0.25
