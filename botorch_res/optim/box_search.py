@@ -38,7 +38,8 @@ class Maxima(NamedTuple):
         value: ``... x k`` values, which are minus infinity if there are not so many.
         depth: ``... x k``, how far one goes down from each on the way to a higher one,
             as far as the grid can tell. A maximum that is about to vanish has no depth.
-            Known in one dimension only; infinite in more, and for the highest.
+            Known in a box of one dimension only, else infinite; infinite for the
+            highest, too.
     """
 
     theta: Tensor

@@ -27,7 +27,7 @@ from torch.nn.functional import pad
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.arguments import check_domain, check_effort, check_tensor
-from botorch_res.optim.box_search import BoxSearch
+from botorch_res.optim.box_search import BoxSearch, Maxima
 from botorch_res.optim.branches import Branches, move_with_x
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
@@ -55,21 +55,6 @@ class WorstCase(NamedTuple):
         """
         theta = self.theta.take_along_dim(index.unsqueeze(-1), dim=-2)
         return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
-
-
-class LocalWorstCases(NamedTuple):
-    """The ``k`` worst of the local worst cases, the worst first.
-
-    Attributes:
-        theta: ``sample_shape x b x k x d_theta``.
-        value: ``sample_shape x b x k``, minus infinity if there are not so many.
-        depth: ``sample_shape x b x k``, how far the value falls on the way from each to
-            a worse one; see ``Maxima``. Infinite for a finite set.
-    """
-
-    theta: Tensor
-    value: Tensor
-    depth: Tensor
 
 
 class WorstCaseSolver:
@@ -142,7 +127,7 @@ class WorstCaseSolver:
         ranked = self.ranked(x, 1)
         return WorstCase(ranked.theta.squeeze(-2), ranked.value.squeeze(-1))
 
-    def ranked(self, x: Tensor, num_branches: int) -> LocalWorstCases:
+    def ranked(self, x: Tensor, num_branches: int) -> Maxima:
         """Find the worst case and the runners-up, with gradients by ``x``.
 
         These are the best local maxima over a box, the best choices of a finite set.
@@ -153,7 +138,8 @@ class WorstCaseSolver:
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            The local worst cases; their depth has no gradient.
+            The local worst cases ``sample_shape x b x k`` as maxima over theta, in
+            units of the domain; their depth has no gradient.
         """
         self.check(x)
         with torch.no_grad():
@@ -164,14 +150,14 @@ class WorstCaseSolver:
             value = torch.cat([part.value for part in parts], dim=-2)
             depth = torch.cat([part.depth for part in parts], dim=-2)
         if not (x.requires_grad and torch.is_grad_enabled()):
-            return LocalWorstCases(theta, value, depth)
+            return Maxima(theta, value, depth)
         held = self.domain.theta_is_finite
         branch = self.differentiate(x.detach(), theta, held)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
         shift = (branch.shift * change.unsqueeze(-2)).sum(dim=-1)
         rise = (branch.gradient * change).sum(dim=-1)
-        return LocalWorstCases(theta + shift, value + rise, depth)
+        return Maxima(theta + shift, value + rise, depth)
 
     def lengthscale(self, columns: Tensor) -> Tensor | None:
         """The functions' lengthscale in some of the columns.
@@ -239,7 +225,7 @@ class WorstCaseSolver:
                 f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
             )
 
-    def _search(self, x: Tensor, num_branches: int) -> LocalWorstCases:
+    def _search(self, x: Tensor, num_branches: int) -> Maxima:
         """Find local worst cases without gradients.
 
         Args:
@@ -255,10 +241,10 @@ class WorstCaseSolver:
             more = (0, num_branches - value.shape[-1])
             value = pad(value, more, value=-torch.inf)
             depth = torch.full_like(value, torch.inf)
-            return LocalWorstCases(self.thetas[pad(index, more)], value, depth)
+            return Maxima(self.thetas[pad(index, more)], value, depth)
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
         theta, value, depth = self.search.maximize(values, derivatives, num_branches)
-        return LocalWorstCases(self.lower + self.width * theta, value, depth)
+        return Maxima(self.lower + self.width * theta, value, depth)
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None

@@ -7,7 +7,8 @@ import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError
 
 from botorch_res.domain import RobustDomain
-from botorch_res.sampling import BatchFunction, Expansion, function
+from botorch_res.sampling import BatchFunction, Expansion, function, theta_table
+from botorch_res.sampling.radial import radial_value
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 DOMAIN = RobustDomain(
@@ -95,6 +96,27 @@ def test_table_equals_values_at_all_pairs(monkeypatch, batch, t, smoothness):
         table = f.theta_table(thetas, DOMAIN)
         torch.testing.assert_close(table(x), plain(x))
         torch.testing.assert_close(table(own), plain(own))
+
+
+def test_pairs_fit_the_caches(monkeypatch):
+    """Kernels that do not factorise, on a processor: small pieces, the same values."""
+    f = random_expansion((), 2.5, 6)
+    thetas = torch.rand(7, 2, dtype=torch.double)
+    sizes = []
+
+    def record(distance, smoothness):
+        sizes.append(distance.numel())
+        return radial_value(distance, smoothness)
+
+    table = f.theta_table(thetas, DOMAIN)
+    common, own = torch.rand(5, 1).double(), torch.rand(4, 5, 1).double()
+    whole = [table(common), table(own)]
+    monkeypatch.setattr(theta_table, "radial_value", record)
+    monkeypatch.setattr(theta_table, "CACHED_PAIRS", 2 * 4 * 7 * 6)
+    for x, expected in zip((common, own), whole, strict=True):
+        torch.testing.assert_close(table(x), expected)
+    assert max(sizes) == 2 * 4 * 7 * 6
+    assert len(sizes) == 1 + 3
 
 
 def test_chunks_do_not_change_values(monkeypatch):

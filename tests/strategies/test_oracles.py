@@ -8,9 +8,12 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
+from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.sampling import manual_seed
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.means import LinearMean
+from linear_operator import to_linear_operator
 from torch.distributions import Normal
 
 from botorch_res import RobustDomain
@@ -304,6 +307,15 @@ def test_jitter_is_all_that_is_added():
     torch.testing.assert_close(added, 1e-8 * torch.eye(9, **DOUBLE), rtol=1e-4, atol=0)
     assert torch.equal(after.mean, before.mean)
     assert torch.equal(Jitter().evaluate(Y), Y)
+
+
+def test_jitter_does_not_factorise():
+    """Not all points that BoTorch knows, in every call, nor what rounding spoilt."""
+    covariance = torch.ones(3, 3, **DOUBLE) - 1e-6 * torch.eye(3, **DOUBLE)
+    lazy = MultivariateNormal(torch.zeros(3, **DOUBLE), to_linear_operator(covariance))
+    after = Jitter()(GPyTorchPosterior(lazy))
+    expected = covariance + 1e-8 * torch.eye(3, **DOUBLE)
+    torch.testing.assert_close(after.covariance_matrix, expected)
 
 
 ALL = [
