@@ -290,3 +290,25 @@ def test_values_that_are_no_numbers():
 
     with pytest.raises(RuntimeError, match="25 of 25 values of Broken are NaN"):
         optimize_robust_acqf(Broken(), make_domain("both"))
+
+
+class Ridge(Bumps):
+    """A curved ridge, along which an ascent needs gradients for many rounds."""
+
+    @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
+    def forward(self, X: Tensor) -> Tensor:
+        u = ((X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])).squeeze(-2)
+        x, theta = (3.0 * u - 1.0).unbind(dim=-1)
+        return -((1.0 - x).square() + 20.0 * (theta - x.square()).square())
+
+
+def test_all_heats_climb():
+    """The gradients of one heat lead on in the next one."""
+    domain = make_domain("box")
+    start = {"num_restarts": 8, "raw_samples": 8, "seed": 0}
+    few, many = (
+        optimize_robust_acqf(Ridge(), domain, num_rounds=rounds, **start)[1]
+        for rounds in (9, 36)
+    )
+    assert few < -1e-4
+    assert many == pytest.approx(0.0, abs=1e-10)
