@@ -35,7 +35,8 @@ values is less than a hundredth of the prior standard deviation, and, with one t
 less than the depth of the valley between them: a second local worst case appears with
 a valley of no depth. What is left are small jumps with several thetas, for which the
 depth is not known, and between worst cases that are closer than the grid that looks for
-them, which happens for rough functions.
+them, which happens for rough functions. The gradient leaves out how the depth changes
+with ``x``: it is not exact within a tie whose valley is shallower than the gap allowed.
 
 References:
 .. [Weichert2024robust]
