@@ -35,8 +35,7 @@ values is less than a hundredth of the prior standard deviation, and, with one t
 less than the depth of the valley between them: a second local worst case appears with
 a valley of no depth. What is left are small jumps with several thetas, for which the
 depth is not known, and between worst cases that are closer than the grid that looks for
-them, which happens for rough functions. The gradient leaves out how the depth changes
-with ``x``: it is not exact within a tie whose valley is shallower than the gap allowed.
+them, which happens for rough functions.
 
 References:
 .. [Weichert2024robust]
@@ -398,7 +397,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             bounds of the function there.
         """
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
-        theta, value, _ = self.solver.ranked(x, x.shape[-1] + 1)
+        theta, value, *_ = self.solver.ranked(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
         points = self._samples_first(points)
         value = self._samples_first(value.squeeze(-2))
@@ -427,7 +426,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         own = x
         if self.view.batch_shape:
             own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
-        theta, *heights = self.solver.ranked(own, num_branches)
+        theta, *heights, _ = self.solver.ranked(own, num_branches)
         theta = self._samples_first(theta).transpose(-3, -2)
         value, depth = (self._samples_first(h).transpose(-2, -1) for h in heights)
         return self.domain.join(x.unsqueeze(-3), theta), value, depth

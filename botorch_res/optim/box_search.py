@@ -40,11 +40,14 @@ class Maxima(NamedTuple):
             as far as the grid can tell. A maximum that is about to vanish has no depth.
             Known in a box of one dimension only, else infinite; infinite for the
             highest, too.
+        valley: ``... x 1 x d`` lowest point on the way from the second to the highest;
+            ``... x 0 x d`` if the depth is not known.
     """
 
     theta: Tensor
     value: Tensor
     depth: Tensor
+    valley: Tensor
 
 
 class BoxSearch:
@@ -134,9 +137,11 @@ class BoxSearch:
         theta = torch.cat([theta, top], dim=-2)
         value, index = self._rank(theta, value, num_maxima)
         theta = theta.take_along_dim(index.unsqueeze(-1), dim=-2)
-        return Maxima(theta, value, self._depth(inside, theta, value))
+        return Maxima(theta, value, *self._depth(inside, theta, value))
 
-    def _depth(self, inside: Tensor, theta: Tensor, value: Tensor) -> Tensor:
+    def _depth(
+        self, inside: Tensor, theta: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """How far one goes down from each maximum on the way to a higher one.
 
         Args:
@@ -145,22 +150,24 @@ class BoxSearch:
             value: ``... x k`` their values.
 
         Returns:
-            ``... x k`` depths.
+            ``... x k`` depths, and the lowest point, as in ``Maxima``.
         """
         k, dim = theta.shape[-2:]
+        depth = torch.full_like(value, torch.inf)
         if dim > 1 or k == 1:
-            return torch.full_like(value, torch.inf)
+            return depth, theta[..., :0, :]
         lower, higher = torch.tril_indices(k, k, offset=-1, device=theta.device)
         one, other = theta.index_select(-2, lower), theta.index_select(-2, higher)
         nodes = self.nodes.squeeze(-1)
         between = (nodes > torch.minimum(one, other)) & (
             nodes < torch.maximum(one, other)
         )
-        way = torch.where(between, inside.unsqueeze(-2), torch.inf).amin(dim=-1)
-        fall = (value.index_select(-1, lower) - way).clamp_min(0.0)
+        way = torch.where(between, inside.unsqueeze(-2), torch.inf)
+        fall = (value.index_select(-1, lower) - way.amin(dim=-1)).clamp_min(0.0)
         # One for the second, two for the third, and so on.
         parts = [part.amin(dim=-1) for part in fall.split(list(range(1, k)), dim=-1)]
-        return torch.stack([torch.full_like(value[..., 0], torch.inf), *parts], dim=-1)
+        depth = torch.stack([depth[..., 0], *parts], dim=-1)
+        return depth, self.nodes[way[..., :1, :].argmin(dim=-1)]
 
     def approach(
         self,

@@ -139,25 +139,37 @@ class WorstCaseSolver:
 
         Returns:
             The local worst cases ``sample_shape x b x k`` as maxima over theta, in
-            units of the domain; their depth has no gradient.
+            units of the domain; of the depths only that of the second has a gradient.
         """
         self.check(x)
         with torch.no_grad():
             parts = [
                 self._search(part, num_branches) for part in self._chunks(x.detach())
             ]
-            theta = torch.cat([part.theta for part in parts], dim=-3)
-            value = torch.cat([part.value for part in parts], dim=-2)
-            depth = torch.cat([part.depth for part in parts], dim=-2)
+            found = Maxima(
+                theta=torch.cat([part.theta for part in parts], dim=-3),
+                value=torch.cat([part.value for part in parts], dim=-2),
+                depth=torch.cat([part.depth for part in parts], dim=-2),
+                valley=torch.cat([part.valley for part in parts], dim=-3),
+            )
         if not (x.requires_grad and torch.is_grad_enabled()):
-            return Maxima(theta, value, depth)
-        held = self.domain.theta_is_finite
-        branch = self.differentiate(x.detach(), theta, held)
+            return found
+        points = torch.cat([found.theta, found.valley], dim=-2)
+        branch = self.differentiate(x.detach(), points, self.domain.theta_is_finite)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
-        shift = (branch.shift * change.unsqueeze(-2)).sum(dim=-1)
+        slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
         rise = (branch.gradient * change).sum(dim=-1)
-        return Maxima(theta + shift, value + rise, depth)
+        rise, lowest = rise.tensor_split([num_branches], dim=-1)
+        # The lowest point of the valley stays where it is, on the grid.
+        known = lowest.shape[-1]
+        fall = rise[..., 1 : known + 1] - lowest
+        return Maxima(
+            found.theta + slide.sum(dim=-1),
+            found.value + rise,
+            found.depth + pad(fall, (1, num_branches - 1 - known)),
+            found.valley,
+        )
 
     def lengthscale(self, columns: Tensor) -> Tensor | None:
         """The functions' lengthscale in some of the columns.
@@ -240,11 +252,17 @@ class WorstCaseSolver:
             value, index = values.topk(min(num_branches, len(self.thetas)), dim=-1)
             more = (0, num_branches - value.shape[-1])
             value = pad(value, more, value=-torch.inf)
-            depth = torch.full_like(value, torch.inf)
-            return Maxima(self.thetas[pad(index, more)], value, depth)
+            theta, depth = (
+                self.thetas[pad(index, more)],
+                torch.full_like(value, torch.inf),
+            )
+            return Maxima(theta, value, depth, theta[..., :0, :])
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
-        theta, value, depth = self.search.maximize(values, derivatives, num_branches)
-        return Maxima(self.lower + self.width * theta, value, depth)
+        found = self.search.maximize(values, derivatives, num_branches)
+        return found._replace(
+            theta=self.lower + self.width * found.theta,
+            valley=self.lower + self.width * found.valley,
+        )
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None

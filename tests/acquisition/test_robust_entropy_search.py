@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
-from botorch_res.optim import robust_optimum
+from botorch_res.optim import box_search, robust_optimum
 from botorch_res.optim.box_search import BoxSearch
 from tests.acquisition.jumps import largest_jump
 from tests.fake_device import on_fake_device
@@ -427,6 +427,20 @@ class TestLimits:
         assert acqf.ep_converged.all()
 
 
+def gradient_errors(acqf: qRobustEntropySearch, points: Tensor, step: float) -> Tensor:
+    """Relative errors of the gradient, against central differences."""
+    points = points.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(acqf(points).sum(), points)
+    moves = step * torch.eye(2, **DOUBLE)
+    with torch.no_grad():
+        differences = torch.stack(
+            [acqf(points + h) - acqf(points - h) for h in moves], dim=-1
+        )
+    differences = differences.unsqueeze(-2) / (2.0 * step)
+    size = differences.norm(dim=-1) + 1e-2
+    return ((gradient - differences).norm(dim=-1) / size).squeeze(-1)
+
+
 class TestGradient:
     @pytest.mark.parametrize("kind", [*KINDS, "many thetas"])
     def test_finite_differences(self, kind, target):
@@ -437,18 +451,32 @@ class TestGradient:
         else:
             domain = make_domain(kind)
         acqf = qRobustEntropySearch(model, domain, num_samples=4, target=target, seed=2)
-        points = random_points(250, seed=11).requires_grad_()
-        (gradient,) = torch.autograd.grad(acqf(points).sum(), points)
-        step = 1e-5 * torch.eye(2, **DOUBLE)
-        with torch.no_grad():
-            differences = torch.stack(
-                [acqf(points + h) - acqf(points - h) for h in step], dim=-1
-            )
-        differences = differences.unsqueeze(-2) / 2e-5
-        size = differences.norm(dim=-1) + 1e-2
-        error = ((gradient - differences).norm(dim=-1) / size).squeeze(-1)
+        error = gradient_errors(acqf, random_points(250, seed=11), step=1e-5)
         # The rest are ties of the worst case.
         assert (error < 1e-4).double().mean() >= 0.99
+
+    @pytest.mark.parametrize(("nu", "seed", "least"), [(None, 1, 5), (2.5, 0, 60)])
+    def test_where_the_valley_between_worst_cases_is_shallow(
+        self, nu, seed, least, target, monkeypatch
+    ):
+        # So many that maxima which are about to vanish are found exactly.
+        monkeypatch.setattr(box_search, "POLYNOMIAL_STEPS", 6)
+        model = make_model(t=1, seed=seed, lengthscale=0.2)
+        if nu is not None:
+            kernel = MaternKernel(nu).double()
+            kernel.lengthscale = 0.2
+            model.covar_module = kernel
+        acqf = qRobustEntropySearch(
+            model, make_domain(), num_samples=4, target=target, seed=seed
+        )
+        points = random_points(2000, seed=seed)
+        _, value, depth = acqf._worst_cases(points.squeeze(-2), num_branches=3)
+        gap, depth = value[:, 0] - value[:, 1], depth[:, 1]
+        width = robust_entropy_search.TIE_WIDTH
+        shallow = ((gap < depth) & (depth < width)).any(dim=0)
+        assert shallow.sum() >= least
+        error = gradient_errors(acqf, points[shallow], step=1e-6)
+        assert (error < 1e-4).double().mean() >= 0.95
 
 
 def objective(X: Tensor) -> Tensor:
@@ -526,7 +554,9 @@ class TestTies:
         assert largest_jump(acqf) < 1e-6
         # Without regard to the depth of the valley to it there is a jump.
         monkeypatch.setattr(
-            BoxSearch, "_depth", lambda self, inside, theta, value: value.abs() + 1e9
+            BoxSearch,
+            "_depth",
+            lambda self, inside, theta, value: (value.abs() + 1e9, theta[..., :0, :]),
         )
         assert largest_jump(acqf) > 1e-3
 

@@ -390,6 +390,36 @@ def test_runners_up_are_local_maxima():
 
 
 @pytest.mark.parametrize("nu", [None, 2.5])
+def test_gradient_of_the_depth(nu):
+    """Against central differences, where the valley's lowest node stays the same."""
+    domain = unit_domain(2, 1)
+    samples, _ = random_samples(3, 5, nu)
+    solver = WorstCaseSolver(samples, domain)
+    x = (0.1 + 0.8 * domain.sample_x(16, seed=0)).requires_grad_()
+    middle = solver.ranked(x, 3)
+    # The function at the lowest point is that much below the second maximum.
+    lowest = samples(domain.join(x, middle.valley.squeeze(-2)))
+    depth = middle.depth[..., 1]
+    there = (depth > 0.0) & middle.value[..., 1].isfinite()
+    torch.testing.assert_close((middle.value[..., 1] - lowest)[there], depth[there])
+    step, slopes = 1e-6, []
+    for move in step * torch.eye(2, dtype=torch.double):
+        with torch.no_grad():
+            right, left = solver.ranked(x + move, 3), solver.ranked(x - move, 3)
+        slopes.append((right.depth - left.depth)[..., 1] / (2.0 * step))
+        for side in (right, left):
+            there &= (side.valley == middle.valley).flatten(-2).all(dim=-1)
+            there &= (side.theta - middle.theta)[..., 1, 0].abs() < 1e-3
+    expected = torch.stack(slopes, dim=-1)
+    assert there.sum() > 50
+    for c in range(len(depth)):
+        (ours,) = torch.autograd.grad(depth[c].sum(), x, retain_graph=True)
+        torch.testing.assert_close(
+            ours[there[c]], expected[c, there[c]], rtol=1e-4, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("nu", [None, 2.5])
 def test_more_runners_up_than_the_grid_has_points(nu):
     samples, _ = random_samples(7, 1, nu)
     domain = unit_domain(6, 1)
