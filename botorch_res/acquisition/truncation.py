@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from botorch_res.probability import (
+    remaining_variance,
     truncated_bvn_moments,
-    truncated_normal_moments,
 )
 
 # The truncation's smallest interval, in standard deviations.
@@ -65,18 +65,11 @@ def truncate_to_optimum(
     # A worst-case value below the sampled optimum is a better optimum.
     lower = torch.minimum(optimal_value, worst_value)
     own, partner = covariance[..., 0, 0], covariance[..., 1, 1].clamp_min(0.0)
-    moments = truncated_normal_moments(
-        mean[..., 1],
-        partner,
-        lower,
-        torch.full_like(lower, math.inf),
-        validate_args=False,
-    )
+    left = remaining_variance(mean[..., 1], partner, lower)
     own = own.clamp_min(0.0)
     tiny = torch.finfo(own.dtype).tiny ** 0.5
     explained = covariance[..., 0, 1].square() / (own * partner + tiny)
-    left = moments.variance / (partner + tiny)
-    shrinkage: Tensor = explained.clamp_max(1.0) * (1.0 - left.clamp_max(1.0))
+    shrinkage: Tensor = explained.clamp_max(1.0) * (1.0 - left)
     return own * (1.0 - shrinkage)
 
 

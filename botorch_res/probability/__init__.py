@@ -6,12 +6,14 @@ from botorch_res.probability.bivariate import (
 )
 from botorch_res.probability.univariate import (
     TruncatedMoments,
+    remaining_variance,
     truncated_normal_moments,
 )
 
 __all__ = [
     "TruncatedBivariateMoments",
     "TruncatedMoments",
+    "remaining_variance",
     "truncated_bvn_moments",
     "truncated_normal_moments",
 ]

@@ -22,7 +22,7 @@ function is called: two dozen fused multiplications vectorise on every device, u
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -119,3 +119,36 @@ def tail_moments(x: Tensor) -> TailMoments:
         variance=variance.lerp_(variance_below, below),
         third=third.lerp_(third_below, below),
     )
+
+
+class StandardTail(torch.autograd.Function):
+    """The variance of ``tail_moments`` with its closed-form derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        """Compute the variance and keep what the derivative needs.
+
+        Args:
+            ctx: Autograd's context.
+            x: The bound.
+
+        Returns:
+            The variance of ``t`` given ``t > x``.
+        """
+        moments = tail_moments(x)
+        ctx.save_for_backward(moments.third)
+        return moments.variance
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        """Apply the derivative: moving the bound tilts the density by ``exp(-t dx)``.
+
+        Args:
+            ctx: Autograd's context.
+            *gradients: The one gradient.
+
+        Returns:
+            The gradient of the bound.
+        """
+        third: Tensor = ctx.saved_tensors[0]
+        return -gradients[0] * third

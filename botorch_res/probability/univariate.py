@@ -9,6 +9,7 @@ from torch import Tensor
 
 from botorch_res.probability.interval import StandardInterval
 from botorch_res.probability.precision import widen
+from botorch_res.probability.tail import StandardTail
 from botorch_res.probability.validation import check_interval
 
 # Bounds, and bounds in standard deviations, are held within these, so that squares and
@@ -100,6 +101,29 @@ def truncated_normal_moments(
         mean=inside.to(dtype),
         variance=(sigma.square() * shrinkage).to(dtype),
     )
+
+
+def remaining_variance(mean: Tensor, variance: Tensor, lower: Tensor) -> Tensor:
+    """The share of the variance of ``x ~ N(mean, variance)`` left by ``lower <= x``.
+
+    The same as from ``truncated_normal_moments`` for an infinite upper bound, with far
+    fewer operations. Differentiable once; nothing is ever infinite or NaN.
+
+    Args:
+        mean: The mean, ``batch_shape``; all three broadcast against each other.
+        variance: The variance; one that is negative by rounding counts as zero.
+        lower: The lower bound, may be infinite.
+
+    Returns:
+        ``batch_shape`` numbers between zero and one.
+    """
+    dtype = mean.dtype
+    mean, variance, lower = (widen(argument) for argument in (mean, variance, lower))
+    sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()
+    lower = lower.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
+    bound = ((lower - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
+    share: Tensor = StandardTail.apply(bound)  # type: ignore[no-untyped-call]
+    return share.to(dtype)
 
 
 def hold_within(mean: Tensor, lower: Tensor, upper: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from mpmath_oracle import DIGITS, truncated_normal
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res.probability import truncated_normal_moments
+from botorch_res.probability import remaining_variance, truncated_normal_moments
 from botorch_res.probability.interval import StandardInterval
 
 INF = float("inf")
@@ -227,3 +227,46 @@ def test_errors_quote_the_value(change: dict[str, float], message: str) -> None:
     arguments = {name: torch.tensor([value]) for name, value in values.items()}
     with pytest.raises(InputDataError, match=message):
         truncated_normal_moments(**arguments)
+
+
+class TestRemainingVariance:
+    def test_equals_mpmath(self) -> None:
+        mean, variance, lower, _ = random_cases(300, seed=5)
+        share = remaining_variance(*tensors([mean, variance, lower]))
+        for i, case in enumerate(zip(mean, variance, lower, strict=True)):
+            exact = truncated_normal(*map(float, case), INF)[2] / mp.mpf(case[1])
+            assert abs(share[i].item() / exact - 1) < 1e-12
+
+    def test_gradients_are_those_of_the_moments(self) -> None:
+        mean, variance, lower, _ = tensors(random_cases(300, seed=6), grad=True)
+        share = remaining_variance(mean, variance, lower)
+        upper = torch.full_like(lower, INF)
+        expected = truncated_normal_moments(mean, variance, lower, upper).variance
+        arguments = (mean, variance, lower)
+        slopes = torch.autograd.grad(share.sum(), arguments)
+        others = torch.autograd.grad((expected / variance).sum(), arguments)
+        sigma = variance.detach().sqrt()
+        for ours, theirs, unit in zip(
+            slopes, others, (sigma, sigma.square(), sigma), strict=True
+        ):
+            torch.testing.assert_close(unit * ours, unit * theirs, rtol=0.0, atol=1e-12)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_limits(self, dtype: torch.dtype) -> None:
+        mean = torch.zeros(6, dtype=dtype, requires_grad=True)
+        variance = torch.tensor(
+            [1.0, 1.0, 1.0, 0.0, 0.0, -1e-9], dtype=dtype, requires_grad=True
+        )
+        lower = torch.tensor(
+            [-INF, INF, 0.0, -1.0, 1.0, 0.0], dtype=dtype, requires_grad=True
+        )
+        share = remaining_variance(mean, variance, lower)
+        half = 1.0 - 2.0 / np.pi
+        expected = torch.tensor([1.0, 0.0, half, 1.0, 0.0, half], dtype=dtype)
+        assert share.dtype == dtype
+        torch.testing.assert_close(share, expected)
+        assert share[0] == 1.0
+        share[:4].sum().backward()
+        for argument in (mean, variance, lower):
+            assert argument.grad is not None
+            assert argument.grad.isfinite().all()
