@@ -17,6 +17,7 @@ from concurrent.futures import (
     as_completed,
 )
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.regret import in_words, run_unit
 from benchmarks.units import Unit, read_unit, unit_files
@@ -125,10 +126,10 @@ class Estimate:
         Args:
             units: All units.
         """
-        self.units = list(units)
+        self.missing = {unit: _missing(unit) for unit in units}
+        self.at_start = dict(self.missing)
         self.num_finished = 0
         self.start = time.monotonic()
-        self.at_start = self._work()
 
     def finish(self, unit: Unit) -> None:
         """Take note of a finished unit.
@@ -136,33 +137,39 @@ class Estimate:
         Args:
             unit: The unit.
         """
-        self.units.remove(unit)
+        self.missing[unit] = 0
         self.num_finished += 1
 
     def seconds_left(self) -> float:
         """The time that the rest will take at the pace so far."""
-        left = self._work()
-        done = self.at_start - left
-        if done <= 0.0:
-            return 0.0
-        return left * (time.monotonic() - self.start) / done
+        pace = self._pace()
+        done = left = 0.0
+        for unit, missing in self.missing.items():
+            missing = min(missing, _missing(unit))
+            left += missing * pace[unit.path.parent]
+            done += (self.at_start[unit] - missing) * pace[unit.path.parent]
+        return left * (time.monotonic() - self.start) / done if done else 0.0
 
-    def _work(self) -> float:
-        """The seconds of work in the units that are left, for one process."""
-        spent: dict[tuple[str, str], list[float]] = {}
-        missing: list[tuple[tuple[str, str], int]] = []
-        for unit in self.units:
-            name = (unit.problem, unit.strategy)
-            for path in unit_files(unit.path.parent):
+    def _pace(self) -> dict[Path, float]:
+        """The seconds of an iteration of one seed, for each folder of units."""
+        times: dict[Path, list[float]] = {unit.path.parent: [] for unit in self.missing}
+        for folder, seconds in times.items():
+            for path in unit_files(folder):
                 header, records = read_unit(path)
                 seeds = 1 if header is None else len(header["seeds"])
-                spent.setdefault(name, []).extend(_seconds(r) / seeds for r in records)
-            made = len(read_unit(unit.path)[1])
-            missing.append((name, len(unit.seeds) * (unit.iterations + 1 - made)))
-        every = [seconds for times in spent.values() for seconds in times] or [1.0]
+                seconds.extend(_seconds(record) / seeds for record in records)
+        every = [second for seconds in times.values() for second in seconds] or [1.0]
         average = sum(every) / len(every)
-        pace = {name: sum(t) / len(t) if t else average for name, t in spent.items()}
-        return sum(count * pace.get(name, average) for name, count in missing)
+        return {
+            folder: sum(seconds) / len(seconds) if seconds else average
+            for folder, seconds in times.items()
+        }
+
+
+def _missing(unit: Unit) -> int:
+    """The iterations, of all seeds, that a unit has still to do."""
+    made = len(read_unit(unit.path)[1])
+    return len(unit.seeds) * (unit.iterations + 1 - made)
 
 
 def _seconds(record: dict) -> float:

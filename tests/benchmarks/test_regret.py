@@ -214,19 +214,28 @@ def test_local_processes_and_dask_do_the_same(tmp_path):
 def test_estimate_counts_what_is_left(tmp_path, monkeypatch):
     settings = Settings(iterations=3)
     units = [Unit("sinus_linear", "random", (s,), tmp_path, settings) for s in range(3)]
-    clock = iter([100.0, 110.0])
-    monkeypatch.setattr(workers.time, "monotonic", lambda: next(clock))
-    estimate = workers.Estimate(units)
+    other = Unit("sinus_linear", "thompson", (0, 1), tmp_path, settings)
+    now = [100.0]
+    monkeypatch.setattr(workers.time, "monotonic", lambda: now[0])
+    estimate = workers.Estimate([*units, other])
     assert estimate.seconds_left() == 0.0
-    for unit in units[:1]:
-        unit.path.parent.mkdir(parents=True)
-        record = json.dumps(dict.fromkeys(TIMES, 0.5))
-        header = json.dumps({"seeds": [0]})
-        unit.path.write_text("\n".join([header, *4 * [record], ""]))
-        estimate.finish(unit)
-    # 12 iterations at 1 s at the start, 8 iterations at 1.5 s left: nothing was won.
+    write_times(units[0], 4, seconds=1.5)
+    estimate.finish(units[0])
+    now[0] = 110.0
     assert estimate.num_finished == 1
-    assert estimate._work() == pytest.approx(8 * 1.5)
+    # 4 iterations took 10 s in all; 16 are left, and none of the other strategy known.
+    assert estimate.seconds_left() == pytest.approx(40.0)
+    # It is 4 times as slow for each seed; of its 8 iterations 4 are made.
+    write_times(other, 2, seconds=12.0)
+    assert estimate.seconds_left() == pytest.approx(10.0 * (8 + 16) / (4 + 16))
+
+
+def write_times(unit, iterations, seconds):
+    """The file of a unit, as far as the estimate reads it."""
+    unit.path.parent.mkdir(parents=True, exist_ok=True)
+    record = json.dumps(dict.fromkeys(TIMES, seconds / len(TIMES)))
+    header = json.dumps({"seeds": list(unit.seeds)})
+    unit.path.write_text("\n".join([header, *iterations * [record], ""]))
 
 
 def test_noise_depends_on_seed_and_iteration():
