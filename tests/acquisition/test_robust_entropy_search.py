@@ -82,6 +82,15 @@ def make_model(
     )
 
 
+def with_matern(model: SingleTaskGP, nu: float | None) -> SingleTaskGP:
+    """The same data under a rougher kernel, unless ``nu`` is ``None``."""
+    if nu is not None:
+        kernel = MaternKernel(nu).double()
+        kernel.lengthscale = model.covar_module.base_kernel.lengthscale[0, 0].item()
+        model.covar_module = kernel
+    return model
+
+
 def random_points(n: int, seed: int, d: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(n, 1, d, generator=generator, **DOUBLE)
@@ -461,11 +470,7 @@ class TestGradient:
     ):
         # So many that maxima which are about to vanish are found exactly.
         monkeypatch.setattr(box_search, "POLYNOMIAL_STEPS", 6)
-        model = make_model(t=1, seed=seed, lengthscale=0.2)
-        if nu is not None:
-            kernel = MaternKernel(nu).double()
-            kernel.lengthscale = 0.2
-            model.covar_module = kernel
+        model = with_matern(make_model(t=1, seed=seed, lengthscale=0.2), nu)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=seed
         )
@@ -543,11 +548,7 @@ class TestTies:
 
     @pytest.mark.parametrize(("nu", "seed"), [(None, 20), (2.5, 0), (2.5, 20)])
     def test_continuous_where_a_worst_case_appears(self, nu, seed, target, monkeypatch):
-        model = make_model(t=6, seed=seed, lengthscale=0.2)
-        if nu is not None:
-            kernel = MaternKernel(nu).double()
-            kernel.lengthscale = 0.2
-            model.covar_module = kernel
+        model = with_matern(make_model(t=6, seed=seed, lengthscale=0.2), nu)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=1, target=target, seed=seed
         )
