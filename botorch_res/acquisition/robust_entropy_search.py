@@ -397,10 +397,10 @@ class qRobustEntropySearch(AcquisitionFunction):
             bounds of the function there.
         """
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
-        theta, value, *_ = self.solver.ranked(x, x.shape[-1] + 1)
-        points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
+        ranked = self.solver.ranked(x, x.shape[-1] + 1)
+        points = self.domain.join(x.unsqueeze(-2), ranked.theta).squeeze(-3)
         points = self._samples_first(points)
-        value = self._samples_first(value.squeeze(-2))
+        value = self._samples_first(ranked.value.squeeze(-2))
         inputs = self.view.transform_inputs(points)
         width = TIE_WIDTH * self.view.prior_variance(inputs).sqrt()
         lower = torch.where(value > optimal - width, value, -math.inf)
@@ -426,9 +426,10 @@ class qRobustEntropySearch(AcquisitionFunction):
         own = x
         if self.view.batch_shape:
             own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
-        theta, *heights, _ = self.solver.ranked(own, num_branches)
-        theta = self._samples_first(theta).transpose(-3, -2)
-        value, depth = (self._samples_first(h).transpose(-2, -1) for h in heights)
+        ranked = self.solver.ranked(own, num_branches)
+        theta = self._samples_first(ranked.theta).transpose(-3, -2)
+        value = self._samples_first(ranked.value).transpose(-2, -1)
+        depth = self._samples_first(ranked.depth).transpose(-2, -1)
         return self.domain.join(x.unsqueeze(-3), theta), value, depth
 
     def _samples_first(self, values: Tensor) -> Tensor:

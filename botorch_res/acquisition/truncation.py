@@ -88,8 +88,9 @@ def truncate_to_characteristics(
         ``... x n`` variances, given ``f*_c <= f(x, h_c(x)) <= g_c(x)``, too.
     """
     # A worst-case value below the sampled optimum is a better optimum. A width that
-    # the variance does not feel keeps the gradient from cancelling.
-    width = LEAST_WIDTH * covariance[..., 1, 1].detach().clamp_min(0.0).sqrt()
+    # the variance hardly feels keeps the gradient from cancelling.
+    tiny = torch.finfo(mean.dtype).tiny
+    width = LEAST_WIDTH * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
     lower = torch.minimum(optimal_value, worst_value - width)
     unbounded = torch.full_like(worst_value, -math.inf)
     moments = truncated_bvn_moments(

@@ -40,8 +40,9 @@ class Maxima(NamedTuple):
             as far as the grid can tell. A maximum that is about to vanish has no depth.
             Known in a box of one dimension only, else infinite; infinite for the
             highest, too.
-        valley: ``... x 1 x d`` lowest point on the way from the second to the highest;
-            ``... x 0 x d`` if the depth is not known.
+        valley: ``... x (k - 1) x d`` lowest points on these ways, of all but the
+            highest, and any point where there is none; ``... x 0 x d`` if the depth is
+            not known.
     """
 
     theta: Tensor
@@ -131,8 +132,11 @@ class BoxSearch:
         # nothing that could be measured.
         tiny = climbers.step.abs() <= TINY_STEP
         theta = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0)
-        # The highest point of the grid may still be above all climbers.
         value = torch.where(missing, -torch.inf, climbers.value)
+        # The highest point of the grid may still be above all climbers. Else it is no
+        # maximum.
+        above = highest > value.amax(dim=-1, keepdim=True)
+        highest = torch.where(above, highest, -torch.inf)
         value = torch.cat([value, highest], dim=-1)
         theta = torch.cat([theta, top], dim=-2)
         value, index = self._rank(theta, value, num_maxima)
@@ -150,7 +154,7 @@ class BoxSearch:
             value: ``... x k`` their values.
 
         Returns:
-            ``... x k`` depths, and the lowest point, as in ``Maxima``.
+            ``... x k`` depths, and the lowest points, as in ``Maxima``.
         """
         k, dim = theta.shape[-2:]
         depth = torch.full_like(value, torch.inf)
@@ -163,11 +167,17 @@ class BoxSearch:
             nodes < torch.maximum(one, other)
         )
         way = torch.where(between, inside.unsqueeze(-2), torch.inf)
-        fall = (value.index_select(-1, lower) - way.amin(dim=-1)).clamp_min(0.0)
+        lowest, place = way.min(dim=-1)
+        fall = (value.index_select(-1, lower) - lowest).clamp_min(0.0)
         # One for the second, two for the third, and so on.
-        parts = [part.amin(dim=-1) for part in fall.split(list(range(1, k)), dim=-1)]
-        depth = torch.stack([depth[..., 0], *parts], dim=-1)
-        return depth, self.nodes[way[..., :1, :].argmin(dim=-1)]
+        sizes = list(range(1, k))
+        least = [part.min(dim=-1, keepdim=True) for part in fall.split(sizes, dim=-1)]
+        places = [
+            part.gather(-1, pair.indices)
+            for part, pair in zip(place.split(sizes, dim=-1), least, strict=True)
+        ]
+        depth = torch.cat([depth[..., :1], *(pair.values for pair in least)], dim=-1)
+        return depth, self.nodes[torch.cat(places, dim=-1)]
 
     def approach(
         self,

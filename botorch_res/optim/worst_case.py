@@ -139,7 +139,7 @@ class WorstCaseSolver:
 
         Returns:
             The local worst cases ``sample_shape x b x k`` as maxima over theta, in
-            units of the domain; of the depths only that of the second has a gradient.
+            units of the domain.
         """
         self.check(x)
         with torch.no_grad():
@@ -161,13 +161,13 @@ class WorstCaseSolver:
         slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
         rise = (branch.gradient * change).sum(dim=-1)
         rise, lowest = rise.tensor_split([num_branches], dim=-1)
-        # The lowest point of the valley stays where it is, on the grid.
+        # The lowest points of the valleys stay where they are, on the grid.
         known = lowest.shape[-1]
-        fall = rise[..., 1 : known + 1] - lowest
+        fall = rise[..., num_branches - known :] - lowest
         return Maxima(
             found.theta + slide.sum(dim=-1),
             found.value + rise,
-            found.depth + pad(fall, (1, num_branches - 1 - known)),
+            found.depth + pad(fall, (num_branches - known, 0)),
             found.valley,
         )
 

@@ -253,20 +253,20 @@ class TestRemainingVariance:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_limits(self, dtype: torch.dtype) -> None:
-        mean = torch.zeros(6, dtype=dtype, requires_grad=True)
+        mean = torch.zeros(8, dtype=dtype, requires_grad=True)
         variance = torch.tensor(
-            [1.0, 1.0, 1.0, 0.0, 0.0, -1e-9], dtype=dtype, requires_grad=True
+            [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -1e-9], dtype=dtype, requires_grad=True
         )
         lower = torch.tensor(
-            [-INF, INF, 0.0, -1.0, 1.0, 0.0], dtype=dtype, requires_grad=True
+            [-INF, INF, 0.0, -INF, INF, -1.0, 1.0, 0.0], dtype=dtype, requires_grad=True
         )
         share = remaining_variance(mean, variance, lower)
         half = 1.0 - 2.0 / np.pi
-        expected = torch.tensor([1.0, 0.0, half, 1.0, 0.0, half], dtype=dtype)
+        expected = torch.tensor([1.0, 0.0, half, 1.0, 0.0, 1.0, 0.0, half], dtype=dtype)
         assert share.dtype == dtype
         torch.testing.assert_close(share, expected)
         assert share[0] == 1.0
-        share[:4].sum().backward()
+        share[:-1].sum().backward()
         for argument in (mean, variance, lower):
             assert argument.grad is not None
             assert argument.grad.isfinite().all()
