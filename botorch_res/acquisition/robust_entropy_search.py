@@ -35,7 +35,9 @@ values is less than a hundredth of the prior standard deviation, and, with one t
 less than the depth of the valley between them: a second local worst case appears with
 a valley of no depth. What is left are small jumps with several thetas, for which the
 depth is not known, and between worst cases that are closer than the grid that looks for
-them, which happens for rough functions.
+them, which happens for rough functions. In a tie with a worst case that is about to
+vanish, and so flat that the search for it ends early, the gradient is off by up to a
+few percent.
 
 References:
 .. [Weichert2024robust]
