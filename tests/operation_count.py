@@ -1,7 +1,8 @@
 """The number of operations that reach the dispatcher.
 
 This is the noise-free measure of cost on a device on which launching operations takes
-most of the time: it must not grow with the sizes of batches.
+most of the time: it must not grow with the sizes of batches. Work is therefore cut into
+pieces as it is there, and not as a processor's caches would have it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from botorch_res.sampling import function
 
 
 class OperationCount(TorchDispatchMode):
@@ -24,6 +27,18 @@ class OperationCount(TorchDispatchMode):
         super().__init__()
         self.count = 0
         self.without_views = 0
+
+    def __enter__(self) -> OperationCount:
+        """Begin to count."""
+        self.cached = function.CACHED_ELEMENTS
+        function.CACHED_ELEMENTS = function.MAX_ELEMENTS
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """End."""
+        super().__exit__(*error)
+        function.CACHED_ELEMENTS = self.cached
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -69,7 +69,7 @@ class DerivativeTable:
         """
         features = self.frequencies.shape[-1] + self.centers.shape[-2]
         points = features * self.expansion.sample_shape.numel()
-        rows = max(1, base.MAX_ELEMENTS // points)
+        rows = max(1, base.piece_size(z.device) // points)
         with torch.no_grad():
             parts = [self._evaluate(part) for part in z.split(rows, dim=-2)]
         if len(parts) == 1:

@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion
 
 
-# Pairs that are evaluated at once on a processor, so few that its caches hold them.
-CACHED_PAIRS = 2**18
-
-
 class ThetaTable:
     """Values of ``sample_shape`` expansions at all pairs of ``x`` with fixed thetas."""
 
@@ -156,10 +152,7 @@ class ThetaTable:
             theta_distance = theta_distance.unsqueeze(-4)
             weights = self.expansion.kernel_weights[..., None, :, None]
         pairs = x_distance.shape[:-3].numel() * self.distance.shape[-2:].numel()
-        limit = base.MAX_ELEMENTS
-        if u.device.type == "cpu":
-            limit = min(limit, CACHED_PAIRS)
-        rows = max(1, limit // pairs)
+        rows = max(1, base.piece_size(u.device) // pairs)
         chunks = []
         for part in x_distance.split(rows, dim=-3):
             kernel = radial_value(part + theta_distance, self.expansion.smoothness)

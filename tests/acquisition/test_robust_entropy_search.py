@@ -468,8 +468,8 @@ class TestGradient:
     def test_where_the_valley_between_worst_cases_is_shallow(
         self, nu, seed, least, target, monkeypatch
     ):
-        # So many that maxima which are about to vanish are found exactly: with the usual
-        # three, differences see the search.
+        # So many that maxima which are about to vanish are found exactly; with three,
+        # the differences see the search.
         monkeypatch.setattr(box_search, "POLYNOMIAL_STEPS", 6)
         model = with_matern(make_model(t=1, seed=seed, lengthscale=0.2), nu)
         acqf = qRobustEntropySearch(

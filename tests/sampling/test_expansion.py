@@ -112,7 +112,7 @@ def test_pairs_fit_the_caches(monkeypatch):
     common, own = torch.rand(5, 1).double(), torch.rand(4, 5, 1).double()
     whole = [table(common), table(own)]
     monkeypatch.setattr(theta_table, "radial_value", record)
-    monkeypatch.setattr(theta_table, "CACHED_PAIRS", 2 * 4 * 7 * 6)
+    monkeypatch.setattr(function, "CACHED_ELEMENTS", 2 * 4 * 7 * 6)
     for x, expected in zip((common, own), whole, strict=True):
         torch.testing.assert_close(table(x), expected)
     assert max(sizes) == 2 * 4 * 7 * 6
@@ -128,6 +128,27 @@ def test_chunks_do_not_change_values(monkeypatch):
     parts = (f(z), f(z[0]), *f.derivatives(z, columns))
     for a, b in zip(whole, parts, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_derivatives_fit_the_caches(monkeypatch):
+    """On a processor; on a device that is fed, one piece as large as the memory."""
+    f = random_expansion()
+    table = f.derivative_table(torch.tensor([0, 1]))
+    z = torch.randn(4, 9, 3, dtype=torch.double)
+    whole, sizes = table(z), []
+    evaluate = type(table)._evaluate
+
+    def record(self, part):
+        sizes.append(part.shape[-2])
+        return evaluate(self, part)
+
+    monkeypatch.setattr(type(table), "_evaluate", record)
+    features = f.frequencies.shape[-2] + f.centers.shape[-2]
+    monkeypatch.setattr(function, "CACHED_ELEMENTS", 4 * 4 * features)
+    for part, expected in zip(table(z), whole, strict=True):
+        torch.testing.assert_close(part, expected)
+    assert sizes == [4, 4, 1]
+    assert function.piece_size(torch.device("meta")) == function.MAX_ELEMENTS
 
 
 class Cube(torch.nn.Module):
