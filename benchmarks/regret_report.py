@@ -144,8 +144,8 @@ def write_summary(runs: list[Runs]) -> str:
         "## Summary\n",
         "Final regret of the common recommendation, median / 90 % quantile over the "
         "seeds. Bold: the lowest median, and those that a paired Wilcoxon test (not "
-        "corrected, p > 0.05) cannot tell from it. Runs that are not finished are left "
-        "out.\n",
+        f"corrected, p > 0.05) with at least {LEAST_PAIRS} common seeds cannot tell "
+        "from it. Runs that are not finished are left out.\n",
         f"| {' | '.join(heads)} |",
         f"|{'---|' * len(heads)}",
     ]
