@@ -252,10 +252,8 @@ class WorstCaseSolver:
             value, index = values.topk(min(num_branches, len(self.thetas)), dim=-1)
             more = (0, num_branches - value.shape[-1])
             value = pad(value, more, value=-torch.inf)
-            theta, depth = (
-                self.thetas[pad(index, more)],
-                torch.full_like(value, torch.inf),
-            )
+            theta = self.thetas[pad(index, more)]
+            depth = torch.full_like(value, torch.inf)
             return Maxima(theta, value, depth, theta[..., :0, :])
         derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
         found = self.search.maximize(values, derivatives, num_branches)

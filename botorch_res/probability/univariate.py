@@ -107,8 +107,8 @@ def remaining_variance(mean: Tensor, variance: Tensor, lower: Tensor) -> Tensor:
     """The share of the variance of ``x ~ N(mean, variance)`` left by ``lower <= x``.
 
     The same as from ``truncated_normal_moments`` for an infinite upper bound, with far
-    fewer operations. Differentiable once; nothing is infinite or NaN as long as the
-    mean is below 1e100.
+    fewer operations. Differentiable once; nothing is infinite or NaN for means within
+    1e100 of zero.
 
     Args:
         mean: The mean, ``batch_shape``; all three broadcast against each other.

@@ -90,3 +90,20 @@ def test_variances_equal_monte_carlo(correlation):
         assert float(ours) == pytest.approx(
             float(deviations.mean()), abs=4.0 * float(error)
         )
+
+
+@pytest.mark.parametrize("truncate", [truncate_to_optimum, truncate_to_characteristics])
+@pytest.mark.parametrize("gap", [-0.01, 0.5])
+def test_gradients_by_all_arguments(truncate, gap):
+    """Where the worst case is below the sampled optimum, the least width is left."""
+    mean = torch.tensor([[0.3, 0.1]], **DOUBLE).requires_grad_()
+    root = torch.tensor([[3.0, 0.0], [0.2, 0.1]], **DOUBLE).requires_grad_()
+    worst = torch.tensor([0.15], **DOUBLE).requires_grad_()
+    optimal = worst.detach() - gap
+
+    def variance(mean, root, worst):
+        return truncate(mean, (root @ root.mT).unsqueeze(0), optimal, worst)
+
+    assert torch.autograd.gradcheck(
+        variance, (mean, root, worst), eps=1e-7, atol=1e-6, rtol=1e-6
+    )
