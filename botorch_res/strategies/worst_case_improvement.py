@@ -102,25 +102,24 @@ class WorstCaseImprovementStrategy(Strategy):
             self.domain.x_choices,
             thetas[:1],
         )
-        with manual_seed(seed):
-            candidates, _ = optimize_robust_acqf(
-                WorstCaseImprovement(
-                    model,
-                    self.domain,
-                    thetas,
-                    X,
-                    maximize=self.maximize,
-                    X_pending=X_pending,
-                    num_samples=self.num_samples,
-                    seed=seed,
-                ),
-                search_domain,
-                q=n,
-                num_restarts=self.num_restarts,
-                raw_samples=self.raw_samples,
-                batch_limit=self.batch_limit,
+        candidates, _ = optimize_robust_acqf(
+            WorstCaseImprovement(
+                model,
+                self.domain,
+                thetas,
+                X,
+                maximize=self.maximize,
+                X_pending=X_pending,
+                num_samples=self.num_samples,
                 seed=seed,
-            )
+            ),
+            search_domain,
+            q=n,
+            num_restarts=self.num_restarts,
+            raw_samples=self.raw_samples,
+            batch_limit=self.batch_limit,
+            seed=seed,
+        )
         x, _ = self.domain.split(candidates)
         mean = mean_function(model, negate=self.maximize)
         worst = WorstCaseSolver(mean, self.domain)(x)
@@ -154,24 +153,27 @@ class WorstCaseImprovement(AcquisitionFunction):
             maximize: Whether the worst case is to be maximised.
             X_pending: The ``p x d`` points under way, or ``None``.
             num_samples: The number of functions.
-            seed: The seed of the functions.
+            seed: The seed of the functions, and of those that prune the baseline.
         """
         super().__init__(model=model)
         self.domain = domain
         # BoTorch maximises. Negating the model, and not its samples, makes minimising
         # the mirror image of maximising to the last draw.
         view = ExactGPView(model, negate=not maximize, model_units=True)
-        self.improvements = ModuleList(
-            qLogNoisyExpectedImprovement(
-                append_thetas(member, view, domain, thetas),
-                X_baseline=domain.split(X)[0].unique(dim=0),
-                sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
-                objective=WorstCase(len(thetas)),
-                posterior_transform=Jitter(),
-                prune_baseline=True,
+        # The functions by which BoTorch prunes the baseline are drawn from the global
+        # generator.
+        with manual_seed(seed):
+            self.improvements = ModuleList(
+                qLogNoisyExpectedImprovement(
+                    append_thetas(member, view, domain, thetas),
+                    X_baseline=domain.split(X)[0].unique(dim=0),
+                    sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
+                    objective=WorstCase(len(thetas)),
+                    posterior_transform=Jitter(),
+                    prune_baseline=True,
+                )
+                for member in members(view)
             )
-            for member in members(view)
-        )
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:

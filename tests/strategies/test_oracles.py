@@ -297,6 +297,26 @@ def test_worst_case_improvement(seed, maximize):
     assert torch.equal(strategy.propose(X, Y, seed=5)[0], PAIRS[i, j])
 
 
+def test_pruning_of_the_baseline_is_seeded():
+    # With these states of the global generator BoTorch prunes to three and to four.
+    X, Y = data(seed=3)
+    model = MODEL(X, Y, None, BOUNDS)
+    values = []
+    for state in (0, 11):
+        with manual_seed(state):
+            before = torch.get_rng_state()
+            acqf = WorstCaseImprovement(
+                *(model, DOMAIN, DOMAIN.theta_choices, X),
+                maximize=False,
+                X_pending=None,
+                num_samples=64,
+                seed=5,
+            )
+            assert torch.equal(torch.get_rng_state(), before)
+        values.append(acqf(PAIRS[:, :1]))
+    assert torch.equal(*values)
+
+
 def test_jitter_is_all_that_is_added():
     X, Y = data()
     model = MODEL(X, Y, None, BOUNDS)
