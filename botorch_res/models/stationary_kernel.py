@@ -66,7 +66,8 @@ class StationaryKernel(Module):
             mode = "donot_use_mm_for_euclid_dist"
             values = torch.cdist(X1, X2, compute_mode=mode).neg().exp()
             return self.outputscale.unsqueeze(-1) * values
-        return self._profile(_squared_distance(X1, X2), self.outputscale.unsqueeze(-1))
+        distance: Tensor = _SquaredDistance.apply(X1, X2)  # type: ignore[no-untyped-call]
+        return self._profile(distance, self.outputscale.unsqueeze(-1))
 
     def pairs(self, X1: Tensor, X2: Tensor) -> Tensor:
         """Covariance of each point of the first set with its partner in the second.
@@ -109,6 +110,58 @@ class StationaryKernel(Module):
             squared_distance, outputscale.log(), order
         )
         return values
+
+
+class _SquaredDistance(torch.autograd.Function):
+    """Squared Euclidean distances of all pairs, and their derivatives.
+
+    The distances are made of differences. A matrix product has an error of ``1e-16`` of
+    the points' squared norms, which breaks the factorisation of a covariance with
+    little noise if a lengthscale is a small part of the range. The derivatives, for
+    which a product is good enough, may be differentiated again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, X1: Tensor, X2: Tensor) -> Tensor:
+        """Compute the distances.
+
+        Args:
+            ctx: Autograd's context.
+            X1: ``... x n x d`` points.
+            X2: ``... x m x d`` points.
+
+        Returns:
+            ``... x n x m`` squared distances.
+        """
+        ctx.save_for_backward(X1, X2)
+        mode = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(X1, X2, compute_mode=mode).square()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The derivatives by both sets of points.
+
+        Args:
+            ctx: Autograd's context.
+            gradient: ``... x n x m`` derivatives by the distances.
+
+        Returns:
+            The derivatives, in the shapes of the points.
+        """
+        X1, X2 = ctx.saved_tensors
+        pairs = ((X1, X2, gradient), (X2, X1, gradient.mT))
+        slopes: list[Tensor | None] = []
+        for needed, (own, other, weight) in zip(
+            ctx.needs_input_grad, pairs, strict=True
+        ):
+            slope = None
+            if needed:
+                center = other.mean(dim=-2, keepdim=True)
+                total = weight.sum(dim=-1, keepdim=True)
+                slope = (own - center) * total - weight @ (other - center)
+                slope = (2.0 * slope).sum_to_size(own.shape)
+            slopes.append(slope)
+        return tuple(slopes)
 
 
 class _MaternProfile(torch.autograd.Function):
@@ -192,16 +245,3 @@ def read_stationary_kernel(kernel: Any) -> StationaryKernel | None:
     one = torch.ones_like(lengthscale[..., 0])
     outputscale = kernel.outputscale.unsqueeze(-1) if scaled else one
     return StationaryKernel(smoothness, lengthscale, outputscale)
-
-
-def _squared_distance(X1: Tensor, X2: Tensor) -> Tensor:
-    """Squared Euclidean distances by one matrix product, zero up to rounding."""
-    # Of the first set, the known points: values do not depend on how candidates are
-    # cut into chunks.
-    center = X1.mean(dim=-2, keepdim=True)
-    X1, X2 = X1 - center, X2 - center
-    norm1 = X1.square().sum(dim=-1, keepdim=True)
-    norm2 = X2.square().sum(dim=-1, keepdim=True)
-    left = torch.cat([-2.0 * X1, norm1, torch.ones_like(norm1)], dim=-1)
-    right = torch.cat([X2, torch.ones_like(norm2), norm2], dim=-1)
-    return left @ right.mT

@@ -60,16 +60,6 @@ def test_values_far_from_the_origin(nu: float | None) -> None:
     )
 
 
-@pytest.mark.parametrize("nu", [None, 1.5, 2.5])
-def test_second_derivatives(nu: float | None) -> None:
-    kernel = read_stationary_kernel(make_kernel(nu))
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(3, 2, generator=generator, **DOUBLE).requires_grad_()
-    Y = torch.rand(2, 2, generator=generator, **DOUBLE)
-    assert torch.autograd.gradcheck(kernel.matrix, (X, Y))
-    assert torch.autograd.gradgradcheck(kernel.matrix, (X, Y))
-
-
 def test_other_kernels_are_left_to_gpytorch() -> None:
     assert read_stationary_kernel(ScaleKernel(RBFKernel(active_dims=[0]))) is None
     assert read_stationary_kernel(ScaleKernel(RBFKernel(), active_dims=[0])) is None
@@ -83,3 +73,37 @@ def test_other_kernels_are_left_to_gpytorch() -> None:
 
     assert read_stationary_kernel(ScaleKernel(Doubled())) is None
     assert read_stationary_kernel(DoubledScale(RBFKernel())) is None
+
+
+@pytest.mark.parametrize("nu", [None, 1.5, 2.5])
+def test_lengthscale_that_is_a_small_part_of_the_range(nu: float | None) -> None:
+    """The lengthscale that a column with two values gets by maximum likelihood."""
+    kernel = make_kernel(nu)
+    kernel.base_kernel.lengthscale = torch.tensor([0.1, 1e-5], **DOUBLE)
+    kernel = read_stationary_kernel(kernel)
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(35, 2, generator=generator, **DOUBLE)
+    X[:, 1] = X[:, 1].round()
+    difference = (X.unsqueeze(0) - X.unsqueeze(1)) / torch.tensor([0.1, 1e-5], **DOUBLE)
+    gaps = difference.square().sum(-1).sqrt()
+    expected = [[exact(nu, gap) for gap in row] for row in gaps.tolist()]
+    found = kernel.matrix(X, X)
+    expected = torch.tensor(expected, **DOUBLE)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-300)
+    smallest = torch.linalg.eigvalsh(found + 1e-6 * torch.eye(35, **DOUBLE)).min()
+    assert smallest > 0.99e-6
+
+
+@pytest.mark.parametrize("nu", [None, 1.5, 2.5])
+def test_derivatives(nu: float | None) -> None:
+    """Of both sets of points, where one is common to a batch of others."""
+    kernel = read_stationary_kernel(make_kernel(nu))
+    generator = torch.Generator().manual_seed(0)
+    X1 = torch.rand(3, 2, generator=generator, **DOUBLE).requires_grad_()
+    X2 = torch.rand(2, 4, 2, generator=generator, **DOUBLE).requires_grad_()
+    assert torch.autograd.gradcheck(kernel.matrix, (X1, X2))
+    assert torch.autograd.gradgradcheck(kernel.matrix, (X1, X2))
+    assert torch.autograd.gradcheck(lambda X: kernel.matrix(X, X2.detach()), (X1,))
+    same = X1.detach().clone().requires_grad_()
+    kernel.matrix(same, X1.detach()).diagonal().sum().backward()
+    assert torch.equal(same.grad, torch.zeros_like(same))
