@@ -10,13 +10,13 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 
 
-def at_least(least: float, default: float) -> Any:
+def at_least(least: float, default: float | None) -> Any:
     """A field of a dataclass that ``check_numbers`` checks.
 
     Args:
         least: The least value that makes sense. Where it is an ``int``, the field is a
             whole number.
-        default: The field's default.
+        default: The field's default. Where it is ``None``, the field may be.
 
     Returns:
         The field.
@@ -33,7 +33,8 @@ def check_numbers(options: Any) -> None:
     for option in fields(options):
         if "least" in option.metadata:
             value = getattr(options, option.name)
-            check_number(option.name, value, option.metadata["least"])
+            if value is not None or option.default is not None:
+                check_number(option.name, value, option.metadata["least"])
 
 
 def check_number(name: str, value: Any, least: Any) -> None:

@@ -85,6 +85,10 @@ class DefaultGP:
         num_restarts: The number of starting points of the fit.
         min_noise: The smallest noise variance relative to the variance of the
             outcomes, which keeps repeated points harmless.
+        noise_variance: The noise variance of observations that come without one,
+            relative to the variance of the outcomes; inferred if ``None``. For a
+            deterministic simulation 0 is better: a kink or a step, which no smooth
+            function follows, would be taken for noise.
 
     Example:
         >>> model = DefaultGP()(train_X, train_Y, None, domain.bounds)
@@ -92,6 +96,7 @@ class DefaultGP:
 
     num_restarts: int = at_least(1, 4)
     min_noise: float = at_least(0.0, 1e-6)
+    noise_variance: float | None = at_least(0.0, None)
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -118,6 +123,7 @@ class DefaultGP:
             The fitted model.
         """
         data = ScaledData(X, Y, Yvar, bounds, self.min_noise)
+        data.set_noise(self.noise_variance)
         posterior = default_hyperparameter_posterior(data.X, data.y, data.noise)
         return data.build(_fit(posterior, self.num_restarts, seed), SingleTaskGP)
 
@@ -262,6 +268,7 @@ class BayesianGP:
         refresh: Draw new hyperparameters with every ``refresh``-th observation only;
             in between the ensemble keeps those of the earlier observations.
         min_noise: As in ``DefaultGP``.
+        noise_variance: As in ``DefaultGP``.
 
     Example:
         >>> model = BayesianGP(num_samples=8)(train_X, train_Y, None, domain.bounds)
@@ -271,6 +278,7 @@ class BayesianGP:
     num_steps: int = at_least(1, 100)
     refresh: int = at_least(1, 1)
     min_noise: float = at_least(0.0, 1e-6)
+    noise_variance: float | None = at_least(0.0, None)
     # For each seed: what its last samples depend on, and these.
     _last_draw: dict[int, tuple[list[Tensor], Hyperparameters]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -305,6 +313,7 @@ class BayesianGP:
             )
         used = max(1, len(X) - len(X) % self.refresh)
         data = ScaledData(X, Y, Yvar, bounds, self.min_noise, reference=Y[:used])
+        data.set_noise(self.noise_variance)
         noise = None if data.noise is None else data.noise[:used]
         samples = self._draw(data.X[:used], data.y[:used], noise, seed)
         return data.build(samples, EnsembleGP)

@@ -148,13 +148,14 @@ class ScaledData:
             self.noise = (Yvar / self.scale.square()).squeeze(-1)
             self.noise = self.noise.clamp_min(self._min_noise)
 
-    def set_noise(self, variance: float) -> None:
+    def set_noise(self, variance: float | None) -> None:
         """Give observations without a noise of their own a variance.
 
         Args:
-            variance: The variance, in units of the scaled outcomes.
+            variance: The variance, in units of the scaled outcomes; ``None`` to leave
+                it open.
         """
-        if self.noise is None:
+        if self.noise is None and variance is not None:
             self.noise = torch.full_like(self.y, max(variance, self._min_noise))
 
     def build(self, values: Hyperparameters, model_class: type[GP]) -> GP:

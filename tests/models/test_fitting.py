@@ -299,6 +299,27 @@ class TestBayesianGP:
             model.covar_module.outputscale, samples.signal_variance
         )
 
+    @pytest.mark.parametrize("factory", [DefaultGP, SMALL_BAYESIAN.__class__])
+    def test_noise_that_is_known_for_all_observations(self, factory):
+        X = points(6)
+        Y = smooth(X)
+        _, scale = outcome_scale(Y)
+        options = {} if factory is DefaultGP else {"num_samples": 2, "num_steps": 5}
+        model = factory(noise_variance=1e-2, **options)(X, Y, None, BOUNDS, seed=3)
+        Yvar = (1e-2 * scale.square()).expand_as(Y)
+        same = factory(**options)(X, Y, Yvar, BOUNDS, seed=3)
+        for found, expected in zip(
+            model.state_dict().values(), same.state_dict().values(), strict=True
+        ):
+            torch.testing.assert_close(found, expected)
+        # What an observation says of its own noise counts more.
+        given = factory(noise_variance=0.5, **options)(X, Y, Yvar, BOUNDS, seed=3)
+        torch.testing.assert_close(
+            given.likelihood.noise_covar.noise, same.likelihood.noise_covar.noise
+        )
+        with pytest.raises(InputDataError, match="`noise_variance` to be a finite"):
+            factory(noise_variance=-1.0)
+
     def test_refresh_keeps_hyperparameters(self):
         X = points(13)
         Y = smooth(X)
