@@ -425,9 +425,8 @@ class qRobustEntropySearch(AcquisitionFunction):
             how far one goes down from each on the way to a worse one.
         """
         x, _ = self.domain.split(points)
-        own = x
-        if self.view.batch_shape:
-            own = x.unsqueeze(-3).expand(*self.samples.sample_shape, *x.shape[-2:])
+        # The samples of a model have their points in common.
+        own = x.unsqueeze(-3) if self.view.batch_shape else x
         ranked = self.solver.ranked(own, num_branches)
         theta = self._samples_first(ranked.theta).transpose(-3, -2)
         value = self._samples_first(ranked.value).transpose(-2, -1)

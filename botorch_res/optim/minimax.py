@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from botorch_res.optim.newton import solve_modified
 
@@ -118,13 +119,13 @@ def _interior_point(
     lifted = torch.cat(
         [torch.ones_like(value), torch.zeros_like(linear[..., k:, 0])], -1
     )
-    curvature = torch.cat(
-        [hessian.flatten(-2), hessian.new_zeros(*batch, 2 * n, n * n)], -2
-    )
-    curvature = curvature.unflatten(-1, (n, n))
+
+    def bent(u: Tensor) -> Tensor:
+        """The change of all slopes; those of the sides of the cube have none."""
+        return pad((hessian @ u[..., None, :, None]).squeeze(-1), (0, 0, 0, 2 * n))
 
     u = torch.full_like(gradient[..., 0, :], 0.5)
-    bend = (curvature @ u[..., None, :, None]).squeeze(-1)
+    bend = bent(u)
     q = constant + ((linear + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
     s = q[..., :k].amax(dim=-1, keepdim=True) + 1.0
     y = lifted * s - q
@@ -140,9 +141,7 @@ def _interior_point(
         mean = (weight.unsqueeze(-2) @ slope).squeeze(-2) / total
         excess = (lifted * pushed).sum(dim=-1, keepdim=True) - 1.0
         centered = slope - lifted.unsqueeze(-1) * mean.unsqueeze(-2)
-        matrix = (
-            (p.unsqueeze(-2) @ curvature.flatten(-2)).unflatten(-1, (n, n)).squeeze(-3)
-        )
+        matrix = (p[..., :k, None, None] * hessian).sum(dim=-3)
         matrix = matrix + centered.mT @ (ratio.unsqueeze(-1) * centered)
         rhs = excess * mean - (pushed.unsqueeze(-2) @ slope).squeeze(-2)
         du = solve_modified(matrix, rhs.unsqueeze(-1))
@@ -157,7 +156,7 @@ def _interior_point(
         length = 0.99 / rate.clamp_min(0.99)
         u, s = u + length * du.squeeze(-1), s + length * ds
         y, p = y + length * dy, p + length * dp
-        bend = (curvature @ u[..., None, :, None]).squeeze(-1)
+        bend = bent(u)
         q = constant + ((linear + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
     # An interior point never reaches a face; its multipliers tell where it would.
     below, above = (p > y)[..., k:].split(n, dim=-1)

@@ -202,7 +202,7 @@ def _screen(
     value, index = value.topk(min(8 * num_starts, len(candidates)), largest=False)
     x = candidates[index]
     # A candidate next to a better one leads to the same minimum.
-    apart = ((x.unsqueeze(-2) - x.unsqueeze(-3)) / spacing).abs().amax(dim=-1)
+    apart = torch.cdist(x / spacing, x / spacing, p=math.inf)
     rank = torch.arange(x.shape[-2], device=x.device)
     shadowed = ((apart < 1.5) & (rank < rank.unsqueeze(-1))).any(dim=-1)
     score = rank + len(rank) * shadowed
@@ -231,10 +231,14 @@ def _descend(
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
     branches = solver.local(x, num_branches, known)
     other = branches
+    complete = solver.is_complete(num_branches)
     for _ in range(num_steps):
-        cuts = solver.differentiate(x, _highest(other, 1, other.theta), held=True)
+        bounds = branches
+        if not complete:
+            cuts = solver.differentiate(x, _highest(other, 1, other.theta), held=True)
+            bounds = _join(branches, cuts)
         low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
-        trial = _model_minimum(x, branches, cuts, low, high)
+        trial = _model_minimum(x, bounds, low, high)
         new = solver.local(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
@@ -242,7 +246,9 @@ def _descend(
         grown = torch.where(far, 2.0 * radius, radius)
         radius = torch.where(one, grown, 0.25 * radius)
         x = torch.where(one, trial, x)
-        branches, other = _choose(better, new, branches), _choose(better, branches, new)
+        if not complete:
+            other = _choose(better, branches, new)
+        branches = _choose(better, new, branches)
     return x
 
 
@@ -262,6 +268,22 @@ def _choose(condition: Tensor, first: Branches, second: Branches) -> Branches:
             torch.where(condition[(...,) + (None,) * (a.ndim - condition.ndim)], a, b)
             for a, b in zip(first, second, strict=True)
         )
+    )
+
+
+def _join(branches: Branches, cuts: Branches) -> Branches:
+    """Add functions of ``x`` at other thetas, which are bounds of the worst case.
+
+    Args:
+        branches: Local worst cases.
+        cuts: The other thetas.
+
+    Returns:
+        All of them.
+    """
+    axis = branches.value.ndim - 1
+    return Branches(
+        *(torch.cat(pair, axis) for pair in zip(branches, cuts, strict=True))
     )
 
 
@@ -294,15 +316,12 @@ def _follow(branches: Branches, move: Tensor) -> Tensor:
     return _highest(branches, NUM_FOLLOWED, moved)
 
 
-def _model_minimum(
-    x: Tensor, branches: Branches, cuts: Branches, low: Tensor, high: Tensor
-) -> Tensor:
+def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> Tensor:
     """Minimise the largest of the branches' quadratic models over a box.
 
     Args:
         x: ``... x d_x`` points of expansion.
-        branches: Local worst cases there.
-        cuts: Functions of ``x`` at other thetas, which are bounds of the worst case.
+        branches: Local worst cases there, and other bounds of the worst case.
         low: ``... x d_x`` lower corner of the box.
         high: ``... x d_x`` upper corner of the box.
 
@@ -312,11 +331,9 @@ def _model_minimum(
     width = high - low
     # Expand about the lower corner instead, in units of the box.
     move = (low - x).unsqueeze(-2)
-    value = torch.cat([branches.value, cuts.value], dim=-1)
-    gradient = torch.cat([branches.gradient, cuts.gradient], dim=-2)
-    hessian = torch.cat([branches.hessian, cuts.hessian], dim=-3)
+    gradient, hessian = branches.gradient, branches.hessian
     bend = (hessian @ move.unsqueeze(-1)).squeeze(-1)
-    value = value + ((gradient + 0.5 * bend) * move).sum(dim=-1)
+    value = branches.value + ((gradient + 0.5 * bend) * move).sum(dim=-1)
     gradient = (gradient + bend) * width.unsqueeze(-2)
     hessian = hessian * (width.unsqueeze(-1) * width.unsqueeze(-2)).unsqueeze(-3)
     u = minimize_maximum(value, gradient, hessian)

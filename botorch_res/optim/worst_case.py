@@ -60,7 +60,8 @@ class WorstCase(NamedTuple):
 class WorstCaseSolver:
     """Finds worst cases of a batch of functions, with all tables made once.
 
-    Call it with ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+    Call it with ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts, or with
+    ``batch_shape x 1 x b x d_x``, which all functions of a model have in common.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class WorstCaseSolver:
             self.thetas = self.lower + self.width * self.search.points
         with torch.no_grad():
             self.table = self.function.theta_table(self.thetas, domain)
+            self.x_derivatives = self.function.derivative_table(self.x_columns)
             self.theta_derivatives = self.function.derivative_table(self.theta_columns)
             self.all_derivatives = self.function.derivative_table(self.all_columns)
 
@@ -119,7 +121,8 @@ class WorstCaseSolver:
 
         Args:
             x: ``b x d_x`` controllable parts for all functions, or
-                ``sample_shape x b x d_x``, each function its own.
+                ``sample_shape x b x d_x``, each function its own, or
+                ``batch_shape x 1 x b x d_x``, each model its own.
 
         Returns:
             Worst cases and their values.
@@ -134,7 +137,8 @@ class WorstCaseSolver:
 
         Args:
             x: ``b x d_x`` controllable parts for all functions, or
-                ``sample_shape x b x d_x``, each function its own.
+                ``sample_shape x b x d_x``, each function its own, or
+                ``batch_shape x 1 x b x d_x``, each model its own.
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
@@ -229,9 +233,7 @@ class WorstCaseSolver:
             x: The controllable parts.
         """
         shape = self.function.sample_shape
-        if x.shape[-1:] != (self.domain.x_dim,) or (
-            x.ndim != 2 and x.shape[:-2] != shape
-        ):
+        if x.shape[-1:] != (self.domain.x_dim,) or not self.function.accepts(x):
             raise BotorchTensorDimensionError(
                 f"Expected `x` of shape b x d_x or {tuple(shape)} x b x d_x with d_x = "
                 f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
@@ -262,6 +264,17 @@ class WorstCaseSolver:
             valley=self.lower + self.width * found.valley,
         )
 
+    def is_complete(self, num_branches: int) -> bool:
+        """Whether so many branches are all thetas that there are.
+
+        Args:
+            num_branches: The number of branches.
+
+        Returns:
+            Whether theta is one of so few.
+        """
+        return self.domain.theta_is_finite and len(self.thetas) <= num_branches
+
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
     ) -> Branches:
@@ -274,11 +287,14 @@ class WorstCaseSolver:
                 include, ignored for a finite set.
 
         Returns:
-            The branches, best first up to the accuracy of the grid.
+            The branches, in no order.
         """
+        if self.is_complete(num_branches):
+            theta = self.thetas.expand(*x.shape[:-1], *self.thetas.shape)
+            return self.differentiate(x, theta, held=True)
         values = self.table(x)
         if self.domain.theta_is_finite:
-            index = values.topk(min(num_branches, len(self.thetas)), dim=-1).indices
+            index = values.topk(num_branches, dim=-1).indices
             return self.differentiate(x, self.thetas[index], held=True)
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
@@ -311,15 +327,35 @@ class WorstCaseSolver:
         Returns:
             Value and derivatives, ``sample_shape x b x k``.
         """
-        theta = self.lower + self.width * theta
+        result = self._at(x, self.lower + self.width * theta, table)
+        unit = self.unit[-result.gradient.shape[-1] :]
+        return Derivatives(
+            result.value,
+            unit * result.gradient,
+            unit.unsqueeze(-1) * unit * result.hessian,
+        )
+
+    def _at(
+        self, x: Tensor, theta: Tensor, table: Callable[[Tensor], Derivatives]
+    ) -> Derivatives:
+        """Derivatives in units of the domain.
+
+        Args:
+            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
+            theta: ``sample_shape x b x k x d_theta`` uncontrollable parts.
+            table: The derivatives by some columns.
+
+        Returns:
+            Value and derivatives, ``sample_shape x b x k``.
+        """
         x = x.unsqueeze(-2).expand(*theta.shape[:-1], x.shape[-1])
         z = torch.cat([x, theta], dim=-1).index_select(-1, self.z_columns)
         result = table(z.flatten(-3, -2))
-        shape, unit = theta.shape[-3:-1], self.unit[-result.gradient.shape[-1] :]
+        shape = theta.shape[-3:-1]
         return Derivatives(
             result.value.unflatten(-1, shape),
-            unit * result.gradient.unflatten(-2, shape),
-            unit.unsqueeze(-1) * unit * result.hessian.unflatten(-3, shape),
+            result.gradient.unflatten(-2, shape),
+            result.hessian.unflatten(-3, shape),
         )
 
     def differentiate(self, x: Tensor, theta: Tensor, held: bool = False) -> Branches:
@@ -333,9 +369,13 @@ class WorstCaseSolver:
         Returns:
             The branches.
         """
+        if held:
+            state = self._at(x, theta, self.x_derivatives)
+            shape = (*theta.shape, self.domain.x_dim)
+            return Branches(theta, *state, shift=theta.new_zeros(()).expand(shape))
         theta = (theta - self.lower) / self.width
         state = self._derivatives(x, theta, self.all_derivatives)
-        movable = torch.full_like(state.value, not held, dtype=torch.bool)
+        movable = torch.ones_like(state.value, dtype=torch.bool)
         return move_with_x(theta, state, movable).scaled(self.lower, self.width)
 
 

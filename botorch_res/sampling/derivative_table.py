@@ -9,13 +9,15 @@ With ``p = w.u - e`` the derivatives of ``r cos(p)`` are ``-r sin(p) w`` and
 
 In this form all weights, frequencies and centres are in small tables that are made
 once, and the large tensors of an evaluation, with one entry for each point and feature,
-see nothing but a cosine, a sine, a kernel and matrix products.
+see nothing but a cosine, a sine, a kernel and matrix products. They are cut into pieces
+of a few functions, rather than of a few points, because every function has its own
+tables.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +28,47 @@ from botorch_res.sampling.radial import radial_derivatives, squared_distance
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion
+
+
+class Tables(NamedTuple):
+    """What is known of the functions before the points are.
+
+    The first dimension is that of the functions (of the models, if there is a batch of
+    these), or one if they have it in common.
+
+    Attributes:
+        frequencies: ``batch_shape x 1 x d x F`` frequencies ``w``.
+        angles: ``sample_shape x 1 x F`` angles ``e``.
+        offset: ``sample_shape x 1`` constants.
+        cosines: ``sample_shape x F x (1 + k * k)`` factors of cosines.
+        sines: ``sample_shape x F x k`` factors of sines.
+        centers: ``batch_shape x 1 x t x d`` centres ``u_j`` of the kernels.
+        half_norms: ``batch_shape x 1 x 1 x t``, minus half of their squared norms.
+        kernels: ``sample_shape x t x (1 + k + k * k)`` factors of the kernels.
+        slope: ``batch_shape x 1 x 1 x k`` derivatives of the scaled columns.
+    """
+
+    frequencies: Tensor
+    angles: Tensor
+    offset: Tensor
+    cosines: Tensor
+    sines: Tensor
+    centers: Tensor
+    half_norms: Tensor
+    kernels: Tensor
+    slope: Tensor
+
+    def narrow(self, start: int, stop: int) -> Tables:
+        """The tables of some of the functions.
+
+        Args:
+            start: The first of them, along the first dimension.
+            stop: The first that is left out.
+
+        Returns:
+            Their tables.
+        """
+        return Tables(*(t if len(t) == 1 else t[start:stop] for t in self))
 
 
 class DerivativeTable:
@@ -43,94 +86,123 @@ class DerivativeTable:
         self.expansion = expansion
         self.columns = columns
         slope = slope.index_select(-1, columns).unsqueeze(-3)
-        self.slope, self.square_slope = slope, slope.square()
         frequencies = expansion.frequencies.unsqueeze(-3)
         amplitude = expansion.amplitudes.unsqueeze(-1)
         rates = slope * frequencies.index_select(-1, columns)
-        self.frequencies = frequencies.mT.contiguous()
-        self.angles = expansion.angles.unsqueeze(-2)
-        self.cosine_table = torch.cat([amplitude, -amplitude * _outer(rates)], dim=-1)
-        self.sine_table = -amplitude * rates
-        self.centers = expansion.centers.unsqueeze(-3)
-        self.half_norms = -0.5 * self.centers.square().sum(dim=-1).unsqueeze(-2)
-        weights = expansion.kernel_weights.unsqueeze(-1)
-        center = slope * self.centers.index_select(-1, columns)
+        centers = expansion.centers.unsqueeze(-3)
+        center = slope * centers.index_select(-1, columns)
         products = [torch.ones_like(center[..., :1]), center, _outer(center)]
-        self.kernel_table = weights * torch.cat(products, dim=-1)
+        weights = expansion.kernel_weights.unsqueeze(-1)
+        self.tables = Tables(
+            frequencies=frequencies.mT.contiguous(),
+            angles=expansion.angles.unsqueeze(-2),
+            offset=expansion.offset.unsqueeze(-1),
+            cosines=torch.cat([amplitude, -amplitude * _outer(rates)], dim=-1),
+            sines=-amplitude * rates,
+            centers=centers,
+            half_norms=-0.5 * centers.square().sum(dim=-1).unsqueeze(-2),
+            kernels=weights * torch.cat(products, dim=-1),
+            slope=slope,
+        )
 
     def __call__(self, z: Tensor) -> Derivatives:
         """Evaluate the functions and their derivatives.
 
         Args:
-            z: ``sample_shape x n x d`` points, each function its own.
+            z: ``sample_shape x n x d`` points, each function its own, or points that
+                functions have in common, as in ``Expansion.scaled``.
 
         Returns:
             The values and derivatives, detached from any graph.
         """
-        features = self.frequencies.shape[-1] + self.centers.shape[-2]
-        points = features * self.expansion.sample_shape.numel()
-        rows = max(1, base.piece_size(z.device) // points)
+        if self.expansion.accepts(z):
+            z = z.expand(*self.expansion.sample_shape, *z.shape[-2:])
         with torch.no_grad():
-            parts = [self._evaluate(part) for part in z.split(rows, dim=-2)]
-        if len(parts) == 1:
-            return parts[0]
-        pieces = zip(*parts, strict=True)
-        return Derivatives(
-            *(torch.cat(p, dim) for p, dim in zip(pieces, (-1, -2, -3), strict=True))
-        )
+            u = self.expansion.scaled(z)
+            features = self.tables.angles.shape[-1] + self.tables.centers.shape[-2]
+            others = self.expansion.sample_shape[1:].numel()
+            points = max(1, base.piece_size(z.device) // (features * others))
+            count = max(1, points // max(1, u.shape[-2]))
+            rows = max(1, points // count)
+            parts = []
+            for start in range(0, len(u), count):
+                tables = self.tables.narrow(start, start + count)
+                chunks = u[start : start + count].split(rows, dim=-2)
+                parts.append(_join([self._evaluate(c, tables) for c in chunks], True))
+            return _join(parts, False)
 
-    def _evaluate(self, z: Tensor) -> Derivatives:
-        """Evaluate one chunk of points.
+    def _evaluate(self, u: Tensor, tables: Tables) -> Derivatives:
+        """Evaluate one piece.
 
         Args:
-            z: ``sample_shape x n x d`` points, each function its own.
+            u: ``sample_shape x n x d`` scaled points, each function its own.
+            tables: The tables of these functions.
 
         Returns:
             The values and derivatives.
         """
         k = len(self.columns)
-        u = self.expansion.scaled(z)
-        phase = (u @ self.frequencies).sub_(self.angles)
-        value, hessian = (phase.cos() @ self.cosine_table).split([1, k * k], dim=-1)
-        value = self.expansion.offset.unsqueeze(-1) + value.squeeze(-1)
-        gradient = phase.sin_() @ self.sine_table
+        phase = (u @ tables.frequencies).sub_(tables.angles)
+        value, hessian = (phase.cos() @ tables.cosines).split([1, k * k], dim=-1)
+        value = tables.offset + value.squeeze(-1)
+        gradient = phase.sin_() @ tables.sines
         hessian = hessian.unflatten(-1, (k, k))
-        if self.centers.shape[-2] == 0:
+        if tables.centers.shape[-2] == 0:
             return Derivatives(value, gradient, hessian)
-        kernels = self._kernels(u)
+        kernels = self._kernels(u, tables)
         return Derivatives(
             value + kernels.value,
             gradient + kernels.gradient,
             hessian + kernels.hessian,
         )
 
-    def _kernels(self, u: Tensor) -> Derivatives:
+    def _kernels(self, u: Tensor, tables: Tables) -> Derivatives:
         """The kernels' part of the derivatives.
 
         Args:
             u: ``sample_shape x n x d`` scaled points.
+            tables: The tables of these functions.
 
         Returns:
             Values and derivatives.
         """
         k = len(self.columns)
-        table, smoothness = self.kernel_table, self.expansion.smoothness
+        table, smoothness = tables.kernels, self.expansion.smoothness
         if math.isinf(smoothness):  # k0 = k2 = -k1: one product serves all
             norms = 0.5 * u.square().sum(dim=-1, keepdim=True)
-            k2 = (u @ self.centers.mT + self.half_norms - norms).exp()
+            k2 = (u @ tables.centers.mT + tables.half_norms - norms).exp()
             total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
             total0, total1, moment1 = total2, -total2, -moment2
         else:
-            distance = squared_distance(u, self.centers, smoothness)
+            distance = squared_distance(u, tables.centers, smoothness)
             k0, k1, k2 = radial_derivatives(distance, smoothness)
             total0 = k0 @ table[..., :1]
             total1, moment1 = (k1 @ table[..., : 1 + k]).split([1, k], dim=-1)
             total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
-        point = self.slope * u.index_select(-1, self.columns)
+        point = tables.slope * u.index_select(-1, self.columns)
         mixed = point.unsqueeze(-1) * (moment2 - 0.5 * total2 * point).unsqueeze(-2)
         hessian = square.unflatten(-1, (k, k)) - mixed - mixed.mT
-        hessian.diagonal(dim1=-2, dim2=-1).add_(total1 * self.square_slope)
+        hessian.diagonal(dim1=-2, dim2=-1).add_(total1 * tables.slope.square())
         return Derivatives(total0.squeeze(-1), total1 * point - moment1, hessian)
+
+
+def _join(parts: list[Derivatives], along_points: bool) -> Derivatives:
+    """Put pieces together again.
+
+    Args:
+        parts: The pieces.
+        along_points: Whether they are pieces of the points, or of the functions.
+
+    Returns:
+        All values and derivatives.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    axes = (-1, -2, -3) if along_points else (0, 0, 0)
+    pieces = zip(*parts, strict=True)
+    return Derivatives(
+        *(torch.cat(piece, dim) for piece, dim in zip(pieces, axes, strict=True))
+    )
 
 
 def _outer(rows: Tensor) -> Tensor:

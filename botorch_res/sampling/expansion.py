@@ -170,14 +170,13 @@ class Expansion(BatchFunction):
         """Carry points to the space in which the expansion is stationary.
 
         Args:
-            z: ``n x d`` or ``sample_shape x n x d`` points.
+            z: ``n x d`` or ``sample_shape x n x d`` points, or ``batch_shape x 1 x n x
+                d``, which all functions of a model have in common.
 
         Returns:
-            ``batch_shape x n x d`` or ``sample_shape x n x d`` scaled points ``u``.
+            ``batch_shape x n x d`` scaled points ``u``, or the shape of ``z``.
         """
-        if (self.dim not in (None, z.shape[-1])) or (
-            z.ndim != 2 and z.shape[:-2] != self.sample_shape
-        ):
+        if self.dim not in (None, z.shape[-1]) or not self.accepts(z):
             raise BotorchTensorDimensionError(
                 f"Expected `z` of shape n x d or {tuple(self.sample_shape)} x n x d "
                 f"with d = {self.dim}, got shape {tuple(z.shape)}."
@@ -194,11 +193,14 @@ class Expansion(BatchFunction):
 
         Args:
             z: ``n x d`` points for all functions, or ``sample_shape x n x d`` points,
-                each function its own.
+                each function its own, or ``batch_shape x 1 x n x d`` points, each model
+                its own.
 
         Returns:
             ``sample_shape x n`` values; not a number at a point that is not finite.
         """
+        if z.ndim > 2 and self.accepts(z):
+            z = z.expand(*self.sample_shape, *z.shape[-2:])
         width = self.frequencies.shape[-2] + self.centers.shape[-2]
         rows = max(1, base.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))
         if z.shape[-2] > rows:
@@ -281,8 +283,9 @@ class Expansion(BatchFunction):
 
         Returns:
             A function of ``b x d_x`` controllable parts for all functions, or
-            ``sample_shape x b x d_x``, each function its own, that returns the
-            ``sample_shape x b x M`` values at all pairs.
+            ``sample_shape x b x d_x``, each function its own, or ``batch_shape x 1 x b
+            x d_x``, each model its own, that returns the ``sample_shape x b x M``
+            values at all pairs.
         """
         if self.slope is None:
             return super().theta_table(thetas, domain)

@@ -83,6 +83,20 @@ class BatchFunction(Module, ABC):
     lengthscale: Tensor | None = None
     is_analytic: bool = False
 
+    def accepts(self, z: Tensor) -> bool:
+        """Whether points are common to all functions or have a shape of the batch.
+
+        Args:
+            z: Points.
+
+        Returns:
+            Whether they are ``n x d``, ``sample_shape x n x d``, or have a 1 in place
+            of the last of ``sample_shape``: points that all functions of a model have
+            in common.
+        """
+        own = self.sample_shape
+        return z.ndim == 2 or z.shape[:-2] in (own, (*own[:-1], 1)[: len(own)])
+
     @abstractmethod
     def forward(self, z: Tensor) -> Tensor:
         """Evaluate the functions.
@@ -171,17 +185,21 @@ class BatchFunction(Module, ABC):
 
         Returns:
             A function of ``b x d_x`` controllable parts for all functions, or
-            ``sample_shape x b x d_x``, each function its own, that returns the
-            ``sample_shape x b x M`` values at all pairs.
+            ``sample_shape x b x d_x``, each function its own, or with a 1 in place of
+            the last of ``sample_shape``, that returns the ``sample_shape x b x M``
+            values at all pairs.
         """
 
         def evaluate(x: Tensor) -> Tensor:
+            if x.ndim > 2:
+                x = x.expand(*self.sample_shape, *x.shape[-2:])
             z = domain.join(x.unsqueeze(-2), thetas)
             values: Tensor = self(z.flatten(-3, -2)).unflatten(-1, z.shape[-3:-1])
             return values
 
         def table(x: Tensor) -> Tensor:
-            rows = max(1, MAX_POINTS // (len(thetas) * x.shape[:-2].numel()))
+            copies = 1 if x.ndim == 2 else self.sample_shape.numel()
+            rows = max(1, MAX_POINTS // (len(thetas) * copies))
             return torch.cat([evaluate(part) for part in x.split(rows, dim=-2)], dim=-2)
 
         return table

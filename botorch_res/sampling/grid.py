@@ -95,8 +95,9 @@ class GridSamples(BatchFunction):
             domain: Says which columns are controllable.
 
         Returns:
-            A function of ``b x d_x`` or ``sample_shape x b x d_x`` controllable choices
-            that returns the ``sample_shape x b x M`` values at all pairs.
+            A function of ``b x d_x``, ``sample_shape x b x d_x`` or ``batch_shape x 1
+            x b x d_x`` controllable choices that returns the ``sample_shape x b x M``
+            values at all pairs.
         """
         column = _find("theta", thetas, self.domain)
         return partial(_look_up, self.table.index_select(-1, column), self.domain)
@@ -182,7 +183,8 @@ def _look_up(table: Tensor, domain: RobustDomain, x: Tensor) -> Tensor:
     Args:
         table: ``sample_shape x n_x x M`` values.
         domain: The finite domain.
-        x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable choices.
+        x: ``b x d_x``, ``sample_shape x b x d_x`` or ``batch_shape x 1 x b x d_x``
+            controllable choices.
 
     Returns:
         ``sample_shape x b x M`` values.

@@ -3,8 +3,8 @@ r"""All values of a batch of expansions on a fixed set of thetas, as a matrix pr
 A feature of ``z = (x, theta)`` is a sum of products of a factor in ``x`` and a factor
 in ``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are made
 once. The weights of the samples go to either side: to the thetas, once and for all,
-if all samples are evaluated at the same ``x`` and the memory allows it; otherwise
-to the ``x``.
+if all samples of a model are evaluated at the same ``x`` and the memory allows it;
+otherwise to the ``x``.
 
 Matern kernels do not factorise: their part of the sum is evaluated pair by pair, from
 squared distances that add up over the two parts.
@@ -61,14 +61,17 @@ class ThetaTable:
 
         Args:
             x: ``b x d_x`` controllable parts for all functions, or
-                ``sample_shape x b x d_x``, each function its own.
+                ``sample_shape x b x d_x``, each function its own, or
+                ``batch_shape x 1 x b x d_x``, each model its own.
 
         Returns:
             ``sample_shape x b x M`` values.
         """
-        common = x.ndim == 2
+        common = x.ndim == 2 or x.shape[-3] == 1
         z = self.domain.join(x, self.reference)
         u = self.expansion.scaled(z).index_select(-1, self.x_columns)
+        if common and x.ndim > 2:
+            u = u.squeeze(-3)
         features = self._features(u, self.x_columns, common)
         if common and self.weighted is not None:
             values: Tensor = features @ self.weighted.flatten(-3, -2).mT
@@ -87,7 +90,7 @@ class ThetaTable:
         Args:
             u: ``... x n x d_part`` scaled parts.
             columns: The part's columns.
-            common: Whether all functions have the same points.
+            common: Whether all functions of a model have the same points.
 
         Returns:
             ``... x n x W`` factors: cosines, sines and, if separable, kernels.
@@ -106,7 +109,7 @@ class ThetaTable:
         Args:
             u: ``... x n x d_part`` scaled parts.
             columns: The part's columns.
-            common: Whether all functions have the same points.
+            common: Whether all functions of a model have the same points.
 
         Returns:
             ``... x n x t`` squared distances.
@@ -140,7 +143,7 @@ class ThetaTable:
 
         Args:
             u: ``... x b x d_x`` scaled controllable parts.
-            common: Whether all functions have the same points.
+            common: Whether all functions of a model have the same points.
 
         Returns:
             ``sample_shape x b x M`` values.

@@ -9,6 +9,7 @@ from test_worst_case import random_samples, unit_domain
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.optim.robust_optimum import _candidates, _screen
 from botorch_res.sampling import draw_fourier_samples, function, posterior_mean
 
 
@@ -54,6 +55,25 @@ def test_accuracy_against_brute_force(x_dim, theta_dim, num_thetas, problems):
     assert misses <= 0.01 * 8 * problems
     # The minimum usually sits where two thetas tie.
     assert kinks >= 0.1 * 8 * problems
+
+
+def test_starts_are_not_neighbours():
+    """The best candidate, and others that are further away than its neighbours."""
+    samples, _ = random_samples(3, 21)
+    solver = WorstCaseSolver(samples, unit_domain(2, 1))
+    candidates, spacing, num_starts = _candidates(solver, 1.0)
+    starts = _screen(solver, candidates, spacing, num_starts)
+    value = solver.bound(candidates)
+    for own, found in zip(value, starts, strict=True):
+        expected = [candidates[own.argmin()]]
+        ranked = candidates[own.argsort()[: 8 * num_starts]]
+        for i, x in enumerate(ranked):
+            apart = ((ranked[:i] - x) / spacing).abs().amax(dim=-1)
+            if i > 0 and (apart > 1.5).all():
+                expected.append(x)
+        count = min(len(expected), num_starts)
+        assert torch.equal(found[:count], torch.stack(expected[:count]))
+        assert 1 < count < len(ranked)
 
 
 def test_the_second_descent_is_needed():

@@ -33,11 +33,15 @@ def test_operations_do_not_grow_with_the_batch(theta_dim):
     assert few.count == many.count
 
 
-@pytest.mark.parametrize(("nu", "finite"), [(None, False), (1.5, True)])
-def test_search_stays_on_the_device(nu, finite):
+@pytest.mark.parametrize(
+    ("nu", "num_thetas"), [(None, None), (1.5, 6), (None, 6), (None, 3)]
+)
+def test_search_stays_on_the_device(nu, num_thetas):
     """Making the tables reads the lengthscales; nothing after it waits for a device."""
     samples, _ = random_samples(3, 7, nu)
-    choices = {"theta_choices": torch.rand(6, 1).double()} if finite else {}
+    choices = {}
+    if num_thetas is not None:  # more, or fewer, than there are branches
+        choices["theta_choices"] = torch.rand(num_thetas, 1).double()
     solver = WorstCaseSolver(samples, unit_domain(2, 1, **choices))
     candidates, spacing, _ = _candidates(solver, 1.0)
     with FakeTensorMode():

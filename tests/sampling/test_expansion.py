@@ -96,6 +96,30 @@ def test_table_equals_values_at_all_pairs(monkeypatch, batch, t, smoothness):
         table = f.theta_table(thetas, DOMAIN)
         torch.testing.assert_close(table(x), plain(x))
         torch.testing.assert_close(table(own), plain(own))
+        shared = own[..., :1, :, :]
+        expected = plain(shared.expand_as(own))
+        torch.testing.assert_close(table(shared), expected)
+        torch.testing.assert_close(plain(shared), expected)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_points_that_the_functions_of_a_model_have_in_common(batch):
+    f = random_expansion(batch)
+    z = torch.randn(*batch, 1, 5, 3, dtype=torch.double)
+    own = z.expand(*batch, 4, 5, 3)
+    torch.testing.assert_close(f(z), f(own))
+    columns = torch.tensor([2, 0])
+    for points in (z, z.flatten(0, -3)[0]):
+        alike = points.expand_as(own)
+        for found, expected in zip(
+            f.derivatives(points, columns), f.derivatives(alike, columns), strict=True
+        ):
+            torch.testing.assert_close(found, expected)
+    for shape in ((3, 1, 5, 3), (2, 2, 5, 3), (2, 1, 1, 5, 3)):
+        wrong = torch.rand(shape, dtype=torch.double)
+        for function_of in (f, lambda z: f.derivatives(z, columns)):
+            with pytest.raises(BotorchTensorDimensionError, match="`z` of shape"):
+                function_of(wrong)
 
 
 def test_pairs_fit_the_caches(monkeypatch):
@@ -130,24 +154,35 @@ def test_chunks_do_not_change_values(monkeypatch):
         torch.testing.assert_close(a, b)
 
 
-def test_derivatives_fit_the_caches(monkeypatch):
+@pytest.mark.parametrize(
+    ("batch", "points", "pieces"),
+    [
+        ((), 18, [(2, 9), (2, 9)]),
+        ((), 30, [(3, 9), (1, 9)]),
+        ((), 4, 4 * [(1, 4), (1, 4), (1, 1)]),
+        ((3,), 4 * 18, [(2, 4, 9), (1, 4, 9)]),
+        ((3,), 4 * 5, 3 * [(1, 4, 5), (1, 4, 4)]),
+        ((3,), 1, 27 * [(1, 4, 1)]),
+    ],
+)
+def test_derivatives_fit_the_caches(batch, points, pieces, monkeypatch):
     """On a processor; on a device that is fed, one piece as large as the memory."""
-    f = random_expansion()
+    f = random_expansion(batch)
     table = f.derivative_table(torch.tensor([0, 1]))
-    z = torch.randn(4, 9, 3, dtype=torch.double)
+    z = torch.randn(*batch, 4, 9, 3, dtype=torch.double)
     whole, sizes = table(z), []
     evaluate = type(table)._evaluate
 
-    def record(self, part):
-        sizes.append(part.shape[-2])
-        return evaluate(self, part)
+    def record(self, part, tables):
+        sizes.append(tuple(part.shape[:-1]))
+        return evaluate(self, part, tables)
 
     monkeypatch.setattr(type(table), "_evaluate", record)
     features = f.frequencies.shape[-2] + f.centers.shape[-2]
-    monkeypatch.setattr(function, "CACHED_ELEMENTS", 4 * 4 * features)
+    monkeypatch.setattr(function, "CACHED_ELEMENTS", points * features)
     for part, expected in zip(table(z), whole, strict=True):
         torch.testing.assert_close(part, expected)
-    assert sizes == [4, 4, 1]
+    assert sizes == pieces
     assert function.piece_size(torch.device("meta")) == function.MAX_ELEMENTS
 
 

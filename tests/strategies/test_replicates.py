@@ -30,6 +30,7 @@ from botorch_res.optim import (
     recommend_robust_optimum,
 )
 from botorch_res.sampling import draw_fourier_samples, posterior_mean
+from botorch_res.sampling.theta_table import ThetaTable
 from botorch_res.strategies import (
     make_strategy,
     propose_replicates,
@@ -110,6 +111,32 @@ def test_batched_information_gain_is_that_of_single_models(kind, factory):
             factory(X[i], Y[i], None, domain.bounds), domain, seed=seed, **options
         )(points[:, i])
         torch.testing.assert_close(batch[:, i], alone, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["free", "t", "xt"])
+def test_samples_of_a_model_share_its_points(kind, monkeypatch):
+    """The factors of candidates are made once for a model, not for each sample."""
+    domain = make_domain(kind)
+    X, Y = make_data(domain)
+    acqf = qRobustEntropySearch(
+        FACTORY(X, Y, None, domain.bounds), domain, num_samples=4, seed=SEEDS
+    )
+    sizes = []
+    features = ThetaTable._features
+
+    def record(table, u, columns, common):
+        found = features(table, u, columns, common)
+        sizes.append(tuple(found.shape[:-1]))
+        return found
+
+    def refuse(table, factors):
+        raise AssertionError("The weights are those of the thetas, made beforehand.")
+
+    monkeypatch.setattr(ThetaTable, "_features", record)
+    monkeypatch.setattr(ThetaTable, "_weigh", refuse)
+    points = domain.sample(60, seed=1).view(20, 3, 1, 2).requires_grad_()
+    acqf(points).sum().backward()
+    assert sizes == [(3, 20)]
 
 
 @pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
