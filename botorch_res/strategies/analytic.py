@@ -31,6 +31,7 @@ class ExpectedImprovementStrategy(NonRobustStrategy):
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
+        num_members: int,
     ) -> AcquisitionFunction:
         return LogExpectedImprovement(model, best_f=model.train_targets.max())
 
@@ -53,5 +54,6 @@ class UpperConfidenceBoundStrategy(NonRobustStrategy):
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
+        num_members: int,
     ) -> AcquisitionFunction:
         return UpperConfidenceBound(model, beta=self.sqrt_beta**2)

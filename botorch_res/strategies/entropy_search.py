@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +33,8 @@ class MaxValueEntropyStrategy(NonRobustStrategy):
     of BoTorch's, which moves a proposal by less than a hundredth of the domain's width.
 
     Attributes:
-        num_optima: The number of sampled optimal values.
+        num_optima: The number of sampled optimal values, of all members of an ensemble
+            together, rounded up to a multiple of these.
         num_y_samples: The number of imagined observations at a candidate.
         num_points: The number of points on which optimal values are sampled.
     """
@@ -41,6 +43,8 @@ class MaxValueEntropyStrategy(NonRobustStrategy):
     num_y_samples: int = at_least(1, 32)
     num_points: int = at_least(1, 1024)
     batch_limit = 256
+    max_members = 4
+    max_pairs = 4096
 
     def _build(
         self,
@@ -48,11 +52,12 @@ class MaxValueEntropyStrategy(NonRobustStrategy):
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
+        num_members: int,
     ) -> AcquisitionFunction:
         return qMaxValueEntropy(
             model,
             points,
-            num_mv_samples=self.num_optima,
+            num_mv_samples=math.ceil(self.num_optima / num_members),
             num_y_samples=self.num_y_samples,
             X_pending=X_pending,
         )
@@ -68,13 +73,16 @@ class JointEntropySearchStrategy(NonRobustStrategy):
     model without transforms, so that it is compared at its best.
 
     Attributes:
-        num_optima: The number of sampled optima.
+        num_optima: The number of sampled optima, of all members of an ensemble
+            together, rounded up to a multiple of these.
         num_points: The number of points from which the search for them starts.
     """
 
     num_optima: int = at_least(1, 64)
     num_points: int = at_least(1, 1024)
     batch_limit = 512
+    max_members = 4
+    max_pairs = 2048
 
     def _build(
         self,
@@ -82,9 +90,11 @@ class JointEntropySearchStrategy(NonRobustStrategy):
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
+        num_members: int,
     ) -> AcquisitionFunction:
         seed = int(torch.randint(2**31, ()))
-        samples = draw_fourier_samples(model, self.num_optima, seed=seed)
+        count = math.ceil(self.num_optima / num_members)
+        samples = draw_fourier_samples(model, count, seed=seed)
         movable = torch.ones_like(points[0], dtype=torch.bool)
         if self.domain.x_is_finite:
             movable[list(self.domain.controllable)] = False

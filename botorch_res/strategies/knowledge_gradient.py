@@ -116,6 +116,7 @@ class KnowledgeGradientStrategy(NonRobustStrategy):
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
+        num_members: int,
     ) -> AcquisitionFunction:
         return DiscreteKnowledgeGradient(
             model, points, num_fantasies=self.num_fantasies, X_pending=X_pending

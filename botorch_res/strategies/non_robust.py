@@ -20,6 +20,7 @@ classes, which always see the same simple model:
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +30,10 @@ import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
+from botorch.optim.optimize import optimize_acqf_discrete
 from botorch.utils.safe_math import logmeanexp
 from botorch.utils.sampling import manual_seed
+from botorch.utils.transforms import normalize
 from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
 from torch.nn import ModuleList
@@ -49,6 +52,9 @@ class NonRobustStrategy(Strategy):
         num_restarts: The number of starting points of the local search.
         raw_samples: The number of points from which these are selected.
         batch_limit: The largest number of points that are evaluated at once.
+        max_members: Of an ensemble with more members, at most so many are used.
+        max_pairs: Of a finite domain with more points, so many are evaluated: half of
+            them anywhere, the others around the best.
         num_points: The number of points that stand for the domain; fewer if it has
             not so many.
         supports_pending: Whether ``_build`` knows what to do with pending points. If
@@ -59,6 +65,8 @@ class NonRobustStrategy(Strategy):
     raw_samples: int = at_least(1, 256)
     # Not for users to set: these follow from the method.
     batch_limit = 4096
+    max_members = 1024
+    max_pairs = 2**15
     num_points = 1
     supports_pending = True
 
@@ -69,6 +77,7 @@ class NonRobustStrategy(Strategy):
         points: Tensor,
         bounds: Tensor,
         X_pending: Tensor | None,
+        num_members: int,
     ) -> AcquisitionFunction:
         """Build BoTorch's acquisition function; everything is in the model's space.
 
@@ -77,6 +86,7 @@ class NonRobustStrategy(Strategy):
             points: ``n x d`` points that stand for the domain.
             bounds: ``2 x d`` bounds of the domain.
             X_pending: ``p x d`` pending points, or ``None``.
+            num_members: The number of models over which the functions are averaged.
 
         Returns:
             The acquisition function, of one candidate at a time.
@@ -110,16 +120,55 @@ class NonRobustStrategy(Strategy):
         for _ in range(n):
             # BoTorch's samplers take their seeds from the global generator.
             with manual_seed(seed):
-                candidate, _ = optimize_robust_acqf(
-                    self.acquisition_function(X, Y, Yvar, pending, seed),
-                    self.domain,
-                    num_restarts=self.num_restarts,
-                    raw_samples=self.raw_samples,
-                    batch_limit=self.batch_limit,
-                    seed=seed,
-                )
-            pending = torch.cat([pending, candidate])
+                acqf = self.acquisition_function(X, Y, Yvar, pending, seed)
+                pending = torch.cat([pending, self._maximize(acqf, seed)])
         return pending[len(pending) - n :]
+
+    def _maximize(self, acqf: AcquisitionFunction, seed: int) -> Tensor:
+        """Search the domain.
+
+        Args:
+            acqf: The acquisition function.
+            seed: The seed of the search.
+
+        Returns:
+            The ``1 x d`` best point.
+        """
+        if self.domain.x_is_finite and self.domain.theta_is_finite:
+            pairs = self.domain.all_pairs().flatten(0, 1)
+            if len(pairs) > self.max_pairs:
+                return self._maximize_sparsely(acqf, pairs)
+        candidate, _ = optimize_robust_acqf(
+            acqf,
+            self.domain,
+            num_restarts=self.num_restarts,
+            raw_samples=self.raw_samples,
+            batch_limit=self.batch_limit,
+            seed=seed,
+        )
+        return candidate
+
+    def _maximize_sparsely(self, acqf: AcquisitionFunction, pairs: Tensor) -> Tensor:
+        """Compare random points, then those around the best of them.
+
+        Args:
+            acqf: The acquisition function.
+            pairs: ``n x d`` points.
+
+        Returns:
+            The ``1 x d`` best point found.
+        """
+        unit = normalize(pairs, self.domain.bounds)
+        order = torch.randperm(len(pairs), device=pairs.device)
+        # First anywhere, then twice among the neighbours of the best point so far.
+        for count in (self.max_pairs // 2, self.max_pairs // 4, self.max_pairs // 4):
+            chosen = pairs[order[:count]]
+            best, _ = optimize_acqf_discrete(
+                acqf, q=1, choices=chosen, max_batch_size=self.batch_limit
+            )
+            distance = (unit - normalize(best, self.domain.bounds)).norm(dim=-1)
+            order = distance.argsort()
+        return best
 
     def acquisition_function(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor, seed: int
@@ -142,9 +191,11 @@ class NonRobustStrategy(Strategy):
         points = view.transform_inputs(self._points(seed))
         bounds = view.transform_inputs(self.domain.bounds)
         pending = view.transform_inputs(X_pending) if len(X_pending) > 0 else None
+        models = members(view)
+        models = models[:: math.ceil(len(models) / self.max_members)]
         return MemberAverage(
             view,
-            [self._build(member, points, bounds, pending) for member in members(view)],
+            [self._build(m, points, bounds, pending, len(models)) for m in models],
         )
 
     def _points(self, seed: int) -> Tensor:

@@ -418,6 +418,71 @@ def test_ensemble_averages_its_members():
     torch.testing.assert_close(acqf(FLAT.unsqueeze(-2)).exp(), expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "optima"),
+    [
+        ("max_value_entropy", "posterior_max_values"),
+        ("joint_entropy_search", "optimal_outputs"),
+    ],
+)
+def test_ensemble_shares_out_the_sampled_optima(name, optima):
+    X, Y = data()
+    factory = BayesianGP(num_samples=3, num_steps=5)
+    options = {"maximize": False, "model_factory": factory, "num_optima": 8}
+    strategy = make_strategy(name, DOMAIN, **{**QUICK[name], **options})
+    with manual_seed(0):
+        acqf = strategy.acquisition_function(X, Y, None, X[:0], seed=0)
+    sampled = [getattr(member, optima) for member in acqf.acquisition_functions]
+    # Three for each of three members, and each member's are its own.
+    assert [values.numel() for values in sampled] == [3, 3, 3]
+    assert len(torch.cat([values.flatten() for values in sampled]).unique()) > 3
+    # Of more members, four are used.
+    strategy.model_factory = BayesianGP(num_samples=7, num_steps=5)
+    strategy._last_fit = None
+    with manual_seed(0):
+        acqf = strategy.acquisition_function(X, Y, None, X[:0], seed=0)
+    every = members(ExactGPView(strategy.fit(X, Y), negate=True, model_units=True))
+    for used, model in zip(acqf.acquisition_functions, every[::2], strict=True):
+        scale = model.covar_module.outputscale
+        assert torch.equal(used.model.covar_module.outputscale, scale)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["expected_improvement", "joint_entropy_search"])
+def test_large_finite_domains_are_searched_in_rounds(name, seed, monkeypatch):
+    domain = RobustDomain(
+        BOUNDS,
+        [0],
+        x_choices=BOX.sample_x(400, seed=3),
+        theta_choices=BOX.sample_theta(10, seed=4),
+    )
+    X, Y = data(seed=seed)
+    options = {"maximize": True, "model_factory": MODEL, **QUICK.get(name, {})}
+    strategy = make_strategy(name, domain, **options)
+    monkeypatch.setattr(type(strategy), "max_pairs", 400)
+    evaluated = []
+    build = strategy.acquisition_function
+
+    def counted(*arguments):
+        acqf = build(*arguments)
+        acqf.register_forward_hook(lambda _, inputs, __: evaluated.append(inputs[0]))
+        return acqf
+
+    monkeypatch.setattr(strategy, "acquisition_function", counted)
+    proposed = strategy.propose(X, Y, seed=5)
+    points = torch.cat(evaluated).squeeze(-2)
+    assert len(points) == 400
+    pairs = domain.all_pairs().flatten(0, 1)
+    assert (proposed == pairs).all(dim=-1).any()
+    with manual_seed(5), torch.no_grad():
+        acqf = build(X, Y, None, X[:0], 5)
+        values, best = acqf(pairs.unsqueeze(-2)), acqf(proposed.unsqueeze(-2))
+    # Better than a random search of the same size would be, and among the best.
+    assert best >= acqf(points.unsqueeze(-2)).max() - 1e-9
+    assert (values > best + 1e-9).sum() <= 8
+    assert torch.equal(strategy.propose(X, Y, seed=5), proposed)
+
+
 def test_prior_mean_must_be_constant():
     X, Y = data()
     model = SingleTaskGP(

