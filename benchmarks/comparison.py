@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,6 +87,12 @@ def read_runs(folder: Path) -> list[Runs]:
 
 def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> Runs:
     """Put the units of a pair together."""
+    settings = {json.dumps(header["settings"], sort_keys=True) for header, _ in units}
+    if len(settings) > 1:
+        raise ValueError(
+            f"The records of {problem}, {strategy} were made with different settings: "
+            f"{'; '.join(sorted(settings))}."
+        )
     longest = max(len(records) for _, records in units)
     units = [unit for unit in units if len(unit[1]) == longest]
     seeds = [seed for header, _ in units for seed in header["seeds"]]

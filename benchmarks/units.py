@@ -15,7 +15,7 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ import torch
 
 import botorch_res
 from benchmarks.protocols import Objective, Protocol, protocol
-from botorch_res.models import FixedGP, MaximumLikelihoodGP
 from botorch_res.strategies import Strategy, make_strategy, supports_replicates
 
 Record = dict[str, Any]
@@ -60,11 +59,8 @@ class Settings:
         changed = replace(protocol(name), **changes)
         if variance is None:
             return changed
-        factory = changed.model_factory
-        if not isinstance(factory, FixedGP | MaximumLikelihoodGP):
-            raise ValueError(f"The model of {name} infers its noise: {factory}.")
-        factory = replace(factory, noise_variance=variance)
-        return replace(changed, model_factory=factory)
+        factory: Any = changed.model_factory
+        return replace(changed, model_factory=replace(factory, noise_variance=variance))
 
 
 # No changes.
@@ -272,6 +268,25 @@ def unpack(path: Path) -> None:
         packed.unlink()
 
 
+def describe_model(factory: Any) -> str:
+    """A model factory with those of its settings that are set.
+
+    Args:
+        factory: The factory, a dataclass.
+
+    Returns:
+        Its name and settings. One that is ``None`` changes nothing, and is left out,
+        so that records from before there was such a setting can be taken up.
+    """
+    values = {
+        field.name: getattr(factory, field.name)
+        for field in fields(factory)
+        if field.repr and getattr(factory, field.name) is not None
+    }
+    settings = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return f"{type(factory).__name__}({settings})"
+
+
 def describe_unit(unit: Unit, changed: Protocol, optima: list[float]) -> Record:
     """The first line of a unit's file.
 
@@ -289,7 +304,7 @@ def describe_unit(unit: Unit, changed: Protocol, optima: list[float]) -> Record:
         "seeds": list(unit.seeds),
         "optimal_values": optima,
         "settings": {
-            "model": repr(changed.model_factory),
+            "model": describe_model(changed.model_factory),
             "num_initial": changed.num_initial,
             "offset": changed.offset,
             "scale": changed.scale,

@@ -42,11 +42,12 @@ def make_runs(strategy, regret, seeds=None, problem="branin"):
     )
 
 
-def write_unit(folder, problem, strategy, seeds, rows):
+def write_unit(folder, problem, strategy, seeds, rows, model="FixedGP"):
     """A file with the regrets ``rows``, one row for each iteration."""
     folder = folder / problem / strategy.replace(":", "-")
     folder.mkdir(parents=True, exist_ok=True)
     header = {"problem": problem, "strategy": strategy, "seeds": seeds}
+    header["settings"] = {"model": model}
     header |= {"date": "2026-01-02", "versions": VERSIONS, "machine": "none"}
     lines = [json.dumps(header)]
     for row in rows:
@@ -124,6 +125,13 @@ def test_later_seeds():
     assert fresh.seconds.shape == fresh.acquisition.shape == (2, 2)
 
 
+def test_runs_with_different_settings_are_not_mixed(tmp_path):
+    write_unit(tmp_path, "branin", "random", [0], [[1], [0.5]])
+    write_unit(tmp_path, "branin", "random", [1], [[1], [0.5]], model="DefaultGP")
+    with pytest.raises(ValueError, match=r"of branin, random .* different settings"):
+        read_runs(tmp_path)
+
+
 def test_table_of_a_problem():
     rng = np.random.default_rng(0)
     good = np.stack([np.full(12, 2.0), rng.uniform(0.001, 0.01, 12)], axis=1)
@@ -153,7 +161,7 @@ def test_summary_of_all_problems():
         make_runs("stable_opt:sqrt_beta=2", swapped),
         make_runs("thompson", good[:, :1]),  # not finished
     ]
-    *_, search, stable, thompson, random = write_summary(runs).splitlines()
+    *_, search, stable, thompson, random = write_summary(runs, "Summary").splitlines()
     median, high = np.median(good[:, 1]), np.quantile(good[:, 1], 0.9)
     assert search == f"| RES, C = 1 | **{median:.2g} / {high:.2g}** |"
     assert stable.startswith("| StableOpt, √β = 2 | **")
@@ -183,18 +191,22 @@ def test_names_for_people():
 def test_report(tmp_path):
     with pytest.raises(FileNotFoundError, match="no records"):
         write_report(tmp_path, tmp_path / "out")
+    records = tmp_path / "regret"
     for problem in ("within_model", "branin", "eggholder", "hartmann3", "polynomial"):
         for strategy in ("res:num_samples=1", "random"):
-            write_unit(
-                tmp_path, problem, strategy, [0, 1], [[1, 2], [0.5, 0], [0.1, 0]]
-            )
-    (tmp_path / "analysis.md").write_text("## Why\n\nBecause.\n")
-    path = write_report(tmp_path, tmp_path / "out")
+            write_unit(records, problem, strategy, [0, 1], [[1, 2], [0.5, 0], [0.1, 0]])
+    (records / "analysis.md").write_text("## Why\n\nBecause.\n")
+    path = write_report(records, tmp_path / "out")
     text = path.read_text()
     assert text.count("### ") == 5
     assert "## Fresh seeds" not in text
-    write_unit(tmp_path, "branin", "random", [20], [[1], [0.5], [0.25]])
-    fresh = write_report(tmp_path, tmp_path / "out").read_text()
+    assert "## Less noise" not in text
+    write_unit(records, "branin", "random", [20], [[1], [0.5], [0.25]])
+    quiet = tmp_path / "less_noise"
+    write_unit(quiet, "eggholder", "random", [3], [[1], [0.5], [0.125]])
+    fresh = write_report(records, tmp_path / "out").read_text()
+    _, section = fresh.split("## Less noise\n\nThe evaluations have no noise")
+    assert "| random | **0.12 / 0.12** |" in section.split("##")[0]
     _, section = fresh.split("## Fresh seeds\n\nSeeds from 20 on, which")
     assert "| random | **0.25 / 0.25** |" in section.split("##")[0]
     assert text.index("## Summary") < text.index("## Why") < text.index("## Figures")

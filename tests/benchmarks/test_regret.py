@@ -18,6 +18,7 @@ from benchmarks.regret import in_words, run_unit
 from benchmarks.units import (
     Settings,
     Unit,
+    describe_model,
     locked,
     pack_units,
     parse_strategy,
@@ -254,8 +255,17 @@ def test_the_noise_of_the_model_can_be_changed():
     changed = settings.apply("branin")
     assert changed.model_factory.noise_variance == 1e-5
     assert changed.scale == protocol("branin").scale
-    with pytest.raises(ValueError, match="infers its noise: BayesianGP"):
-        settings.apply("robot_pushing")
+    # That of a model which would infer it, too.
+    assert protocol("robot_pushing").model_factory.noise_variance is None
+    factory = settings.apply("robot_pushing").model_factory
+    assert factory.noise_variance == 1e-5
+    # Records from before there was such a setting can be taken up.
+    without = "BayesianGP(num_samples=16, num_steps=100, refresh=10, min_noise=1e-06"
+    assert describe_model(factory) == f"{without}, noise_variance=1e-05)"
+    assert describe_model(protocol("robot_pushing").model_factory) == f"{without})"
+    for name in set(PROTOCOLS) - {"robot_pushing"}:
+        factory = protocol(name).model_factory
+        assert describe_model(factory) == repr(factory)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
