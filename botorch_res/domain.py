@@ -21,6 +21,8 @@ from botorch.exceptions.errors import (
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
+from botorch_res.limits import check_number, check_seed
+
 # A point counts as part of the domain within this share of the bounds' distance.
 ROUNDING = 1e-6
 
@@ -280,8 +282,9 @@ class RobustDomain:
         Returns:
             An ``n x d_part`` tensor for each part.
         """
-        if n < 1:
-            raise InputDataError(f"Expected `n` of at least 1, got {n}.")
+        check_number("n", n, 1)
+        check_seed(seed)
+        seed = None if seed is None else int(seed)  # torch wants a Python int
         widths = [
             bounds.shape[-1] if choices is None else 1 for bounds, choices in parts
         ]

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.domain import RobustDomain
+from botorch_res.limits import check_number
 from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
 from botorch_res.models.fitting import ModelFactory
 from botorch_res.strategies import make_strategy
@@ -36,7 +37,6 @@ from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation, recommend_in_units
 from botorch_res.study.running import run_study
 from botorch_res.study.settings import (
-    check_count,
     check_same_study,
     check_settings,
     continued,
@@ -208,7 +208,7 @@ class RobustOptimizer:
         Returns:
             A trial for ``n = 1``, otherwise a list of trials.
         """
-        check_count("n", n)
+        check_number("n", n, 1)
         trials = self.ask_many(n)
         return trials[0] if n == 1 else trials
 
@@ -313,7 +313,7 @@ class RobustOptimizer:
             predicted value with its uncertainty, and the worst-case curve.
         """
         if after is not None:
-            check_count("after", after)
+            check_number("after", after, 1)
         trials = self._storage.trials()
         told = [t for t in trials if t.state == COMPLETE]
         data = self._data(told[:after] or trials)

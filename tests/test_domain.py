@@ -223,7 +223,9 @@ class TestSampling:
         assert torch.equal(state, torch.random.get_rng_state())
 
     def test_number_of_points(self):
-        with pytest.raises(InputDataError, match="`n` of at least 1, got 0"):
+        with pytest.raises(
+            InputDataError, match=r"`n` to be a whole .* least 1, got 0"
+        ):
             RobustDomain(BOUNDS, [2]).sample(0)
 
 

@@ -470,7 +470,7 @@ class TestBadValues:
                 "RobustDomain, .* got 'unit square'",
             ),
             ({"domain": [1, 2]}, TypeError, r"got \[1, 2\]"),
-            ({"seed": -1}, InputDataError, "`seed` to be a whole number from 0"),
+            ({"seed": -1}, InputDataError, "`seed` .* a whole number from 0"),
             ({"num_initial": 0}, InputDataError, "`num_initial` .* got 0"),
             ({"gamma": 1.5}, InputDataError, "a probability from 0 to 1, got 1.5"),
             ({"gamma": "a"}, InputDataError, "a probability from 0 to 1, got 'a'"),

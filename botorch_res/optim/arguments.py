@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,19 +25,6 @@ def check_counts(**counts: tuple[Any, int]) -> None:
     """
     for name, (value, least) in counts.items():
         check_number(name, value, least)
-
-
-def check_seeds(seeds: Sequence[Any]) -> None:
-    """Raise unless all seeds are whole numbers, or ``None``.
-
-    Args:
-        seeds: The seeds.
-    """
-    for seed in seeds:
-        if seed is not None and not isinstance(seed, Integral):
-            raise InputDataError(
-                f"Expected a `seed` that is a whole number or None, got {seed!r}."
-            )
 
 
 def check_effort(effort: Any) -> None:

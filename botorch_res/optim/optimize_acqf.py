@@ -13,11 +13,11 @@ from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
+from botorch_res.limits import check_seed
 from botorch_res.optim.arguments import (
     check_acquisition,
     check_counts,
     check_domain,
-    check_seeds,
 )
 from botorch_res.optim.multistart import maximize, put_optima_first
 
@@ -67,7 +67,7 @@ def optimize_robust_acqf(
         num_rounds=(num_rounds, 1),
         batch_limit=(batch_limit, 1),
     )
-    check_seeds([seed])
+    check_seed(seed)
     check_acquisition(acq_function, domain)
 
     def find_one() -> tuple[Tensor, Tensor]:

@@ -18,7 +18,8 @@ from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.arguments import check_acquisition, check_counts, check_seeds
+from botorch_res.limits import check_seed
+from botorch_res.optim.arguments import check_acquisition, check_counts
 from botorch_res.optim.multistart import (
     BatchedFunction,
     evaluate,
@@ -71,7 +72,8 @@ def optimize_replicates(
         raise InputDataError(
             f"Expected `seeds` to be a list of one seed for each model, got {seeds!r}."
         )
-    check_seeds(seeds)
+    for seed in seeds:
+        check_seed(seed)
     check_acquisition(acq_function, domain, len(seeds))
     rows = max(1, batch_limit // len(seeds))
 

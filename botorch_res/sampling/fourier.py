@@ -48,6 +48,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
+from botorch_res.limits import check_number, check_seed
 from botorch_res.models import ExactGPView
 from botorch_res.models.stationary_kernel import StationaryKernel
 from botorch_res.sampling.expansion import Expansion
@@ -354,25 +355,17 @@ def _check_arguments(
         method: The method.
         seed: The seed.
     """
-    if (
-        isinstance(num_samples, bool)
-        or not isinstance(num_samples, Integral)
-        or num_samples < 1
-    ):
-        raise InputDataError(
-            f"Expected `num_samples` to be a whole number of at least 1, got "
-            f"{num_samples!r}."
-        )
+    check_number("num_samples", num_samples, 1)
     if not isinstance(num_features, Integral) or num_features < 2 or num_features % 2:
         raise InputDataError(
             "Expected `num_features` to be a positive even number, got "
             f"{num_features!r}."
         )
-    seeds = seed if isinstance(seed, Sequence) else [seed]
-    if seed is not None and not all(isinstance(own, Integral) for own in seeds):
-        raise InputDataError(
-            f"Expected `seed` to be a whole number or None, got {seed!r}."
-        )
+    if isinstance(seed, Sequence):
+        for own in seed:
+            check_seed(own, optional=False)
+    else:
+        check_seed(seed)
     if method not in ("matheron", "weight"):
         raise InputDataError(
             f"Expected `method` to be 'matheron' or 'weight', got {method!r}."

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from botorch.exceptions.errors import InputDataError
 
+from botorch_res.limits import check_number
 from botorch_res.study.observations import check_noise, check_value
-from botorch_res.study.settings import check_count
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import RUNNING, Trial
 
@@ -84,7 +84,7 @@ def run_study(
         ("max_failures", max_failures),
     ):
         if number is not None:
-            check_count(name, number)
+            check_number(name, number, 1)
     check_function(optimizer.space, function, executor)
     engine = _Inline() if executor is None else executor
     loop = _Loop(optimizer, function, engine, max_attempts, max_failures)

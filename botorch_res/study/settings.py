@@ -12,23 +12,11 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
+from botorch_res.limits import check_number, check_seed
 from botorch_res.study.observations import check_noise
 from botorch_res.study.parameters import is_number
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import StudyRecord
-
-
-def check_count(name: str, count: object) -> None:
-    """Raise unless an argument is a number of things.
-
-    Args:
-        name: The argument's name.
-        count: Its value.
-    """
-    if not _is_whole(count) or count < 1:  # type: ignore[operator]
-        raise InputDataError(
-            f"Expected `{name}` to be a whole number of at least 1, got {count!r}."
-        )
 
 
 def check_settings(
@@ -44,20 +32,12 @@ def check_settings(
     """
     check_noise(noise)
     if num_initial is not None:
-        check_count("num_initial", num_initial)
-    if seed is not None and not (_is_whole(seed) and 0 <= seed < 2**63):
-        raise InputDataError(
-            f"Expected `seed` to be a whole number from 0 to 2**63 - 1, got {seed!r}."
-        )
+        check_number("num_initial", num_initial, 1)
+    check_seed(seed)
     if gamma is not None and not (is_number(gamma) and 0 <= gamma <= 1):
         raise InputDataError(
             f"Expected `gamma` to be a probability from 0 to 1, got {gamma!r}."
         )
-
-
-def _is_whole(value: object) -> bool:
-    """Whether a value is a whole number, and not a truth value."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def check_same_study(

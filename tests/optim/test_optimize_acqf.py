@@ -253,7 +253,7 @@ class TestBadArguments:
         with pytest.raises(InputDataError, match=r"a RobustDomain, .* got Tensor"):
             optimize_robust_acqf(function, BOUNDS)
         for seed in (0.5, "a"):
-            with pytest.raises(InputDataError, match=f"or None, got {seed!r}"):
+            with pytest.raises(InputDataError, match=f"`seed` .* got {seed!r}"):
                 optimize_robust_acqf(function, domain, seed=seed)
 
     def test_number_of_columns(self):

@@ -362,7 +362,7 @@ def test_kernels_without_features():
         (InputDataError, "positive even number, got 3", {"num_features": 3}),
         (InputDataError, "positive even number, got 0", {"num_features": 0}),
         (InputDataError, "positive even number, got 8.0", {"num_features": 8.0}),
-        (InputDataError, "`seed` to be a whole number or None, got 0.5", {"seed": 0.5}),
+        (InputDataError, "`seed` to be None or a whole .*, got 0.5", {"seed": 0.5}),
         (InputDataError, "'matheron' or 'weight', got 'other'", {"method": "other"}),
         (
             BotorchTensorDimensionError,
