@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from botorch_res.optim.newton import solve_modified
 
@@ -87,10 +86,10 @@ def _interior_point(
 ) -> Tensor:
     """Minimise the maximum of quadratics by an interior-point method.
 
-    With the maximum ``s`` as a variable, the constraints are ``y_k = s - q_k(u) >= 0``
-    with multipliers ``p_k`` and ``0 <= u <= 1`` with multipliers ``l`` and ``m``. Each
-    iteration is one Newton step on the perturbed optimality conditions, in which ``s``,
-    the slacks and the multipliers are eliminated.
+    With the maximum ``s`` as a variable, the constraints are ``y_k = s - q_k(u) >= 0``,
+    with multipliers ``p_k``, and ``0 <= u <= 1``. Each iteration is one Newton step on
+    the perturbed optimality conditions, in which ``s``, the slacks and the multipliers
+    are eliminated.
 
     Args:
         value: ``... x k`` constants ``v``.
@@ -109,56 +108,54 @@ def _interior_point(
     value = ((value - value.amax(dim=-1, keepdim=True)) / size).clamp_min(-1e3)
     gradient, hessian = gradient / size[..., None], hessian / size[..., None, None]
 
+    # The many problems come last, next to one another in memory.
     k, n = gradient.shape[-2:]
     batch = value.shape[:-1]
-    eye = torch.eye(n, dtype=value.dtype, device=value.device).expand(*batch, n, n)
-    constant = torch.cat(
-        [value, torch.zeros_like(eye[..., 0]), -torch.ones_like(eye[..., 0])], -1
-    )
-    linear = torch.cat([gradient, -eye, eye], dim=-2)
-    lifted = torch.cat(
-        [torch.ones_like(value), torch.zeros_like(linear[..., k:, 0])], -1
-    )
+    v = value.reshape(-1, k).movedim(0, -1).contiguous()
+    g = gradient.reshape(-1, k, n).movedim(0, -1).contiguous()
+    B = hessian.reshape(-1, k, n, n).movedim(0, -1).contiguous()
 
-    def bent(u: Tensor) -> Tensor:
-        """The change of all slopes; those of the sides of the cube have none."""
-        return pad((hessian @ u[..., None, :, None]).squeeze(-1), (0, 0, 0, 2 * n))
-
-    u = torch.full_like(gradient[..., 0, :], 0.5)
-    bend = bent(u)
-    q = constant + ((linear + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
-    s = q[..., :k].amax(dim=-1, keepdim=True) + 1.0
-    y = lifted * s - q
-    p = lifted / k + (1.0 - lifted)
+    u = torch.full_like(g[0], 0.5)
+    bend = (B * u).sum(dim=2)
+    q = v + ((g + 0.5 * bend) * u).sum(dim=1)
+    s = q.amax(dim=0) + 1.0
+    y, p = s - q, torch.full_like(q, 1.0 / k)
+    # The distances from both faces in each coordinate, and their multipliers.
+    sides, force = torch.stack([u, 1.0 - u]), u.new_ones(2, *u.shape)
     for _ in range(num_iterations):
-        slope = linear + bend
-        residual = lifted * s - q - y
-        target = 0.1 * (p * y).mean(dim=-1, keepdim=True)
-        ratio = p / y
-        pushed = target / y - ratio * residual
-        weight = lifted * ratio
-        total = weight.sum(dim=-1, keepdim=True)
-        mean = (weight.unsqueeze(-2) @ slope).squeeze(-2) / total
-        excess = (lifted * pushed).sum(dim=-1, keepdim=True) - 1.0
-        centered = slope - lifted.unsqueeze(-1) * mean.unsqueeze(-2)
-        matrix = (p[..., :k, None, None] * hessian).sum(dim=-3)
-        matrix = matrix + centered.mT @ (ratio.unsqueeze(-1) * centered)
-        rhs = excess * mean - (pushed.unsqueeze(-2) @ slope).squeeze(-2)
-        du = solve_modified(matrix, rhs.unsqueeze(-1))
-        ds = excess / total + (mean * du.squeeze(-1)).sum(dim=-1, keepdim=True)
-        dh = lifted * ds - (slope @ du).squeeze(-1)
-        dy = dh + residual
-        dp = pushed - p - ratio * dh
+        slope = g + bend
+        residual = s - q - y
+        products = (p * y).sum(dim=0) + (force * sides).sum(dim=(0, 1))
+        target = 0.1 / (k + 2 * n) * products
+        ratio, side_ratio = p / y, force / sides
+        pushed, side_pushed = target / y - ratio * residual, target / sides
+        total = ratio.sum(dim=0)
+        mean = (ratio.unsqueeze(1) * slope).sum(dim=0) / total
+        excess = pushed.sum(dim=0) - 1.0
+        centered = slope - mean
+        weighted = ratio.unsqueeze(1) * centered
+        matrix = (p[:, None, None] * B).sum(dim=0)
+        matrix = matrix + (weighted.unsqueeze(2) * centered.unsqueeze(1)).sum(dim=0)
+        matrix.diagonal().add_(side_ratio.sum(dim=0).mT)
+        rhs = excess * mean - (pushed.unsqueeze(1) * slope).sum(dim=0)
+        rhs = rhs + side_pushed[0] - side_pushed[1]
+        du = solve_modified(matrix.movedim(-1, 0), rhs.mT.unsqueeze(-1)).squeeze(-1).mT
+        ds = excess / total + (mean * du).sum(dim=0)
+        dh = ds - (slope * du).sum(dim=1)
+        dy, dp = dh + residual, pushed - p - ratio * dh
+        dsides = torch.stack([du, -du])
+        dforce = side_pushed - force - side_ratio * dsides
         # The largest step that keeps slacks and multipliers positive.
-        rate = torch.maximum(
-            (-dy / y).amax(-1, keepdim=True), (-dp / p).amax(-1, keepdim=True)
-        )
-        length = 0.99 / rate.clamp_min(0.99)
-        u, s = u + length * du.squeeze(-1), s + length * ds
+        rate = torch.maximum((-dy / y).amax(dim=0), (-dp / p).amax(dim=0))
+        side_rate = torch.maximum(-dsides / sides, -dforce / force).amax(dim=(0, 1))
+        length = 0.99 / torch.maximum(rate, side_rate).clamp_min(0.99)
+        u, s = u + length * du, s + length * ds
         y, p = y + length * dy, p + length * dp
-        bend = bent(u)
-        q = constant + ((linear + 0.5 * bend) * u.unsqueeze(-2)).sum(dim=-1)
+        sides, force = sides + length * dsides, force + length * dforce
+        bend = (B * u).sum(dim=2)
+        q = v + ((g + 0.5 * bend) * u).sum(dim=1)
     # An interior point never reaches a face; its multipliers tell where it would.
-    below, above = (p > y)[..., k:].split(n, dim=-1)
+    below, above = force > sides
     u = torch.where(below, torch.zeros_like(u), u)
-    return torch.where(above, torch.ones_like(u), u)
+    u = torch.where(above, torch.ones_like(u), u)
+    return u.movedim(-1, 0).reshape(*batch, n)
