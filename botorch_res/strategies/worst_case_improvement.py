@@ -156,13 +156,11 @@ class WorstCaseImprovement(AcquisitionFunction):
             seed: The seed of the functions, and of those that prune the baseline.
         """
         super().__init__(model=model)
-        self.domain = domain
+        self.domain, self.seed = domain, seed
         # BoTorch maximises. Negating the model, and not its samples, makes minimising
         # the mirror image of maximising to the last draw.
         view = ExactGPView(model, negate=not maximize, model_units=True)
-        # The functions by which BoTorch prunes the baseline are drawn from the global
-        # generator.
-        with manual_seed(seed):
+        with manual_seed(seed):  # BoTorch prunes with the global generator
             self.improvements = ModuleList(
                 qLogNoisyExpectedImprovement(
                     append_thetas(member, view, domain, thetas),
@@ -185,8 +183,9 @@ class WorstCaseImprovement(AcquisitionFunction):
         super().set_X_pending(X_pending)
         x = None if X_pending is None else self.domain.split(X_pending)[0].unique(dim=0)
         improvement: Any
-        for improvement in self.improvements:
-            improvement.set_X_pending(x)
+        with manual_seed(self.seed):  # BoTorch prunes again, with the pending points
+            for improvement in self.improvements:
+                improvement.set_X_pending(x)
 
     def forward(self, X: Tensor) -> Tensor:
         """Evaluate the improvement.

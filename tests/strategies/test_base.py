@@ -1,6 +1,7 @@
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.utils.sampling import manual_seed
 
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
@@ -63,9 +64,11 @@ class TestEveryStrategy:
         assert used.propose(X[:1], Y[:1], Yvar[:1], seed=1).shape == (1, 2)
         used.recommend(X[:1], Y[:1], Yvar[:1])
         fresh = make_strategy(name, domain, maximize=True, **options)
-        first = used.propose(X, Y, seed=7)
-        assert torch.equal(first, fresh.propose(X, Y, seed=7))
+        wanted = {"X_pending": X[:1] + 0.1, "n": 2, "seed": 7}
+        first = used.propose(X, Y, **wanted)
         assert torch.equal(state, torch.random.get_rng_state())
+        with manual_seed(11):
+            assert torch.equal(first, fresh.propose(X, Y, **wanted))
 
 
 @pytest.mark.parametrize("name", available_strategies())

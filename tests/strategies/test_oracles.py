@@ -297,8 +297,9 @@ def test_worst_case_improvement(seed, maximize):
     assert torch.equal(strategy.propose(X, Y, seed=5)[0], PAIRS[i, j])
 
 
-def test_pruning_of_the_baseline_is_seeded():
-    # With these states of the global generator BoTorch prunes to three and to four.
+@pytest.mark.parametrize("pending", [False, True])
+def test_pruning_of_the_baseline_is_seeded(pending):
+    # BoTorch would keep three and four points at these states of the global generator.
     X, Y = data(seed=3)
     model = MODEL(X, Y, None, BOUNDS)
     values = []
@@ -308,7 +309,7 @@ def test_pruning_of_the_baseline_is_seeded():
             acqf = WorstCaseImprovement(
                 *(model, DOMAIN, DOMAIN.theta_choices, X),
                 maximize=False,
-                X_pending=None,
+                X_pending=FLAT[:2] if pending else None,
                 num_samples=64,
                 seed=5,
             )
