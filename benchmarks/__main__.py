@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from botorch.exceptions.errors import InputDataError
 
 from benchmarks.protocols import PROTOCOLS, protocol
 from benchmarks.regret_report import write_report
@@ -18,6 +23,7 @@ from benchmarks.report import RESULTS
 from benchmarks.speed import measure
 from benchmarks.units import Settings, pack_units, plan_units
 from benchmarks.workers import run_units
+from botorch_res.limits import check_number
 
 STRATEGIES = (
     "res:num_samples=1",
@@ -42,15 +48,46 @@ def parse_seeds(text: str) -> list[int]:
             seed 0.
 
     Returns:
-        The seeds.
+        The seeds, each once.
     """
     if text.isdigit() and int(text) > 0:
         return list(range(int(text)))
-    seeds: list[int] = []
+    seeds: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        seeds += range(int(first), int(last or first) + 1)
-    return seeds
+        first, dash, last = part.partition("-")
+        if not dash:
+            last = first
+        if not (first.isdigit() and last.isdigit() and int(first) <= int(last)):
+            raise ArgumentTypeError(
+                f"expected a number of seeds, or ranges such as 0-9,20-29, got {text!r}"
+            )
+        seeds.update(range(int(first), int(last) + 1))
+    return sorted(seeds)
+
+
+def number(kind: type, least: float) -> Callable[[str], Any]:
+    """A reader of numbers that are large enough.
+
+    Args:
+        kind: ``int`` or ``float``.
+        least: The least number that makes sense.
+
+    Returns:
+        A function that reads a number from a text.
+    """
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+            check_number("value", value, kind(least))
+        except (ValueError, InputDataError):
+            words = {int: "a whole number", float: "a number"}[kind]
+            raise ArgumentTypeError(
+                f"expected {words} of at least {least}, got {text!r}"
+            ) from None
+        return value
+
+    return read
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -73,17 +110,29 @@ def make_parser() -> argparse.ArgumentParser:
         type=parse_seeds,
         help="their number, or ranges such as 0-9,20-29; the paper's if not given",
     )
-    regret.add_argument("--iterations", type=int, help="the paper's if not given")
-    regret.add_argument("--noise-std", type=float, help="of the evaluations; none")
     regret.add_argument(
-        "--noise-variance", type=float, help="that the model assumes; the paper's"
+        "--iterations", type=number(int, 0), help="the paper's if not given"
     )
     regret.add_argument(
-        "--block", type=int, default=10, help="most seeds to run as one batch"
+        "--noise-std", type=number(float, 0), help="of the evaluations; none"
+    )
+    regret.add_argument(
+        "--noise-variance",
+        type=number(float, 0),
+        help="that the model assumes; the paper's",
+    )
+    regret.add_argument(
+        "--block",
+        type=number(int, 1),
+        default=10,
+        help="most seeds to run as one batch",
     )
     where = regret.add_mutually_exclusive_group()
     where.add_argument(
-        "--workers", type=int, default=0, help="local processes; 0: work in this one"
+        "--workers",
+        type=number(int, 0),
+        default=0,
+        help="local processes; 0: work in this one",
     )
     where.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler")
     regret.add_argument("--folder", type=Path, default=RESULTS / "regret")
@@ -110,13 +159,17 @@ def run_regret(arguments: argparse.Namespace) -> int:
     settings = Settings(
         arguments.iterations, arguments.noise_std, arguments.noise_variance
     )
+    # The workers of a cluster may have another working directory.
+    folder = arguments.folder.resolve()
     units = []
     for problem in arguments.problems:
-        seeds = arguments.seeds or parse_seeds(str(protocol(problem).num_seeds))
+        seeds = arguments.seeds or list(range(protocol(problem).num_seeds))
         for strategy in arguments.strategies:
             units += plan_units(
-                problem, strategy, seeds, arguments.folder, settings, arguments.block
+                problem, strategy, seeds, folder, settings, arguments.block
             )
+    if not units:
+        print(f"All these runs are finished: their records are in {folder}.")
     return run_units(units, arguments.workers, arguments.dask)
 
 
@@ -129,16 +182,19 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    parsed = make_parser().parse_args(arguments)
-    if parsed.command == "regret":
-        return min(1, run_regret(parsed))
-    if parsed.command == "report":
-        print(write_report(parsed.folder, parsed.output))
-        return 0
-    if parsed.command == "pack":
-        print(f"{pack_units(parsed.folder)} files")
-        return 0
-    print(measure(parsed.output, quick=parsed.quick))
+    parser = make_parser()
+    parsed = parser.parse_args(arguments)
+    try:
+        if parsed.command == "regret":
+            return min(1, run_regret(parsed))
+        if parsed.command == "report":
+            print(write_report(parsed.folder, parsed.output))
+        elif parsed.command == "pack":
+            print(f"{pack_units(parsed.folder)} files of finished runs packed")
+        else:
+            print(measure(parsed.output, quick=parsed.quick))
+    except (ValueError, InputDataError, FileNotFoundError) as error:
+        parser.error(str(error))
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import wilcoxon
 
-from benchmarks.units import read_unit
+from benchmarks.units import read_unit, unit_files
 
 KINDS = (
     "common_robust_regret",
@@ -77,7 +77,7 @@ def read_runs(folder: Path) -> list[Runs]:
         the longest of the pair, which are still under way, are left out.
     """
     files: dict[tuple[str, str], list] = {}
-    for path in sorted(folder.glob("*/*/*.jsonl*")):
+    for path in unit_files(folder):
         header, records = read_unit(path)
         if header is not None and records:
             name = (header["problem"], header["strategy"])
@@ -96,6 +96,11 @@ def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> 
     longest = max(len(records) for _, records in units)
     units = [unit for unit in units if len(unit[1]) == longest]
     seeds = [seed for header, _ in units for seed in header["seeds"]]
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(
+            f"There are several records of {problem}, {strategy} for some of the seeds "
+            f"{sorted(seeds)}."
+        )
     order = np.argsort(seeds)
 
     def column(*names: str) -> np.ndarray:

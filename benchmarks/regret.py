@@ -34,6 +34,7 @@ from benchmarks.units import (
     Unit,
     append,
     build_strategy,
+    check_settings,
     cut_off,
     describe_unit,
     locked,
@@ -73,16 +74,12 @@ def run_unit(unit: Unit, report: Callable[[str], None] | None = None) -> int:
     unit.path.parent.mkdir(parents=True, exist_ok=True)
     unpack(unit.path)
     with locked(unit.path) as descriptor:
-        header, records = read_unit(unit.path)
-        now = describe_unit(unit, changed, optima)
-        if header is None:
-            append(descriptor, now)
-        elif header["settings"] != now["settings"]:
-            raise ValueError(
-                f"{unit.path} was made with {header['settings']}, which is not "
-                f"{now['settings']}: choose another folder."
-            )
         cut_off(descriptor, unit.path)
+        header, records = read_unit(unit.path)
+        if header is None:
+            append(descriptor, describe_unit(unit, changed, optima))
+        else:
+            check_settings(unit.path, header, changed)
         run = _Run(unit, objectives, strategy, records)
         begin = last = time.monotonic()
         first = len(records)

@@ -13,6 +13,7 @@ import gzip
 import json
 import os
 import platform
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
@@ -152,13 +153,16 @@ def build_strategy(unit: Unit, objective: Objective) -> Strategy:
         The strategy.
     """
     name, options = parse_strategy(unit.strategy)
-    return make_strategy(
-        name,
-        objective.problem.domain,
-        maximize=not objective.problem.is_minimization_problem,
-        model_factory=objective.protocol.model_factory,
-        **options,
-    )
+    try:
+        return make_strategy(
+            name,
+            objective.problem.domain,
+            maximize=not objective.problem.is_minimization_problem,
+            model_factory=objective.protocol.model_factory,
+            **options,
+        )
+    except TypeError as error:
+        raise ValueError(f"The strategy {unit.strategy!r} fails: {error}.") from error
 
 
 def plan_units(
@@ -192,6 +196,7 @@ def plan_units(
         header, records = read_unit(path)
         if header is None:
             continue
+        check_settings(path, header, changed)
         own = tuple(header["seeds"])
         known.update(own)
         if len(records) <= changed.iterations and set(own) & set(seeds):
@@ -213,16 +218,30 @@ def read_unit(path: Path) -> tuple[Record | None, list[Record]]:
     """
     if not path.exists():
         return None, []
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        content = gzip.decompress(content)
-    lines = content.split(b"\n")[:-1]
-    header, *records = [json.loads(line) for line in lines] or [None]
+    content = _decompress(path) if path.suffix == ".gz" else path.read_bytes()
+    try:
+        lines = [json.loads(line) for line in content.split(b"\n")[:-1]]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is damaged: {error}. Remove it.") from error
+    header, *records = lines or [None]
+    found = [record["iteration"] for record in records]
+    if found != list(range(len(records))):
+        raise ValueError(
+            f"{path} is damaged: it has the iterations {found}. Remove it."
+        )
     return header, records
 
 
+def _decompress(path: Path) -> bytes:
+    """What a packed file contains."""
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged: {error}. Remove it.") from error
+
+
 def unit_files(folder: Path) -> list[Path]:
-    """The files of units in a folder.
+    """The files of units in a folder and in those below it.
 
     Args:
         folder: The folder.
@@ -230,7 +249,9 @@ def unit_files(folder: Path) -> list[Path]:
     Returns:
         The files, packed or not, in the order of their names.
     """
-    return sorted(folder.glob("*.jsonl*"))
+    # A file that was being packed or unpacked when the process ended is there twice.
+    found = set(folder.rglob("*.jsonl*"))
+    return sorted(path for path in found if path.with_suffix("") not in found)
 
 
 def pack_units(folder: Path, settings: Settings = PAPER) -> int:
@@ -244,14 +265,13 @@ def pack_units(folder: Path, settings: Settings = PAPER) -> int:
         The number of files.
     """
     count = 0
-    for path in sorted(folder.glob("*/*/*.jsonl")):
+    for path in unit_files(folder):
         header, records = read_unit(path)
-        if header is None:
+        if header is None or path.suffix == ".gz":
             continue
         if len(records) > settings.apply(header["problem"]).iterations:
-            packed = path.with_suffix(".jsonl.gz")
-            packed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-            path.unlink()
+            packed = gzip.compress(path.read_bytes(), mtime=0)
+            _replace(path, path.with_suffix(".jsonl.gz"), packed)
             count += 1
     return count
 
@@ -264,8 +284,15 @@ def unpack(path: Path) -> None:
     """
     packed = path.with_suffix(".jsonl.gz")
     if packed.exists():
-        path.write_bytes(gzip.decompress(packed.read_bytes()))
-        packed.unlink()
+        _replace(packed, path, _decompress(packed))
+
+
+def _replace(old: Path, new: Path, content: bytes) -> None:
+    """Write a file in place of another; at any time one of them is whole."""
+    temporary = new.with_name(f"{new.name.partition('.')[0]}.new")
+    temporary.write_bytes(content)
+    temporary.replace(new)
+    old.unlink()
 
 
 def describe_model(factory: Any) -> str:
@@ -287,6 +314,40 @@ def describe_model(factory: Any) -> str:
     return f"{type(factory).__name__}({settings})"
 
 
+def describe_settings(changed: Protocol) -> Record:
+    """The settings that all runs of a table have in common.
+
+    Args:
+        changed: The protocol of the runs.
+
+    Returns:
+        The settings.
+    """
+    return {
+        "model": describe_model(changed.model_factory),
+        "num_initial": changed.num_initial,
+        "offset": changed.offset,
+        "scale": changed.scale,
+        "noise_std": changed.noise_std,
+    }
+
+
+def check_settings(path: Path, header: Record, changed: Protocol) -> None:
+    """Raise unless a file was made with the same settings.
+
+    Args:
+        path: The file.
+        header: Its first line.
+        changed: The protocol that is wanted.
+    """
+    wanted = describe_settings(changed)
+    if header["settings"] != wanted:
+        raise ValueError(
+            f"{path} was made with {header['settings']}, which is not {wanted}: choose "
+            "another folder."
+        )
+
+
 def describe_unit(unit: Unit, changed: Protocol, optima: list[float]) -> Record:
     """The first line of a unit's file.
 
@@ -303,13 +364,7 @@ def describe_unit(unit: Unit, changed: Protocol, optima: list[float]) -> Record:
         "strategy": unit.strategy,
         "seeds": list(unit.seeds),
         "optimal_values": optima,
-        "settings": {
-            "model": describe_model(changed.model_factory),
-            "num_initial": changed.num_initial,
-            "offset": changed.offset,
-            "scale": changed.scale,
-            "noise_std": changed.noise_std,
-        },
+        "settings": describe_settings(changed),
         "versions": {
             "botorch_res": botorch_res.__version__,
             "botorch": botorch.__version__,

@@ -1,7 +1,8 @@
 """Units of work on local processes or on a Dask cluster, with an estimate of the rest.
 
 Every unit writes its own file, so that a run can be stopped at any time and started
-again. On a cluster the workers have to see the folder of the results.
+again. On a cluster the workers have to see the folder of the results, and to have one
+thread each.
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ def open_executor(workers: int, dask: str | None) -> Iterator[Executor]:
         from distributed import Client
 
         with Client(dask) as client:
+            threads = max(client.nthreads().values(), default=1)
+            if threads > 1:
+                raise ValueError(
+                    f"Expected Dask workers with one thread each, got {threads}: the "
+                    "state of random generators and the CPU time are of a process. "
+                    "Start them with `--nthreads 1`."
+                )
             yield client.get_executor()
     elif workers == 0:
         yield Inline()

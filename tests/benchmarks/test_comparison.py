@@ -50,8 +50,8 @@ def write_unit(folder, problem, strategy, seeds, rows, model="FixedGP"):
     header["settings"] = {"model": model}
     header |= {"date": "2026-01-02", "versions": VERSIONS, "machine": "none"}
     lines = [json.dumps(header)]
-    for row in rows:
-        record = dict.fromkeys(KINDS, row)
+    for iteration, row in enumerate(rows):
+        record = {"iteration": iteration, **dict.fromkeys(KINDS, row)}
         record |= {"fit_seconds": 0.2, "acquisition_seconds": 1.0}
         lines.append(json.dumps(record))
     (folder / f"{seeds[0]:03d}-{seeds[-1]:03d}.jsonl").write_text(
@@ -129,6 +129,13 @@ def test_runs_with_different_settings_are_not_mixed(tmp_path):
     write_unit(tmp_path, "branin", "random", [0], [[1], [0.5]])
     write_unit(tmp_path, "branin", "random", [1], [[1], [0.5]], model="DefaultGP")
     with pytest.raises(ValueError, match=r"of branin, random .* different settings"):
+        read_runs(tmp_path)
+
+
+def test_runs_are_counted_once(tmp_path):
+    write_unit(tmp_path, "branin", "random", [0, 1], [[1, 1], [0.5, 0.5]])
+    write_unit(tmp_path, "branin", "random", [1], [[1], [0.5]])
+    with pytest.raises(ValueError, match=r"several records of .* \[0, 1, 1\]"):
         read_runs(tmp_path)
 
 

@@ -1,5 +1,6 @@
 import itertools
 import json
+import re
 
 import pytest
 import torch
@@ -154,6 +155,58 @@ def test_other_settings_need_another_folder(tmp_path, capsys):
     units = [Unit("sinus_linear", "random", (0,), tmp_path, noisy)]
     assert workers.run_units(units) == 1
     assert "FAILED with ValueError" in capsys.readouterr().err
+    # Nor are other seeds put beside them.
+    with pytest.raises(ValueError, match=r"000-000.jsonl was made with .* another fol"):
+        plan_units("sinus_linear", "random", [1], tmp_path, noisy)
+
+
+def test_a_first_line_that_was_cut_off_is_written_again(tmp_path):
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, Settings(iterations=1))
+    run_unit(unit)
+    whole = read_all(tmp_path)
+    unit.path.write_bytes(unit.path.read_bytes()[:100])
+    assert run_unit(unit) == 2
+    assert read_all(tmp_path) == whole
+
+
+def test_damaged_files_are_named(tmp_path):
+    settings = Settings(iterations=2)
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, settings)
+    run_unit(unit)
+    lines = unit.path.read_bytes().splitlines(keepends=True)
+    for damaged, message in (
+        ([*lines[:2], b'{"iteration": 1, "val\n', lines[3]], "Unterminated string"),
+        ([*lines[:2], lines[3]], r"it has the iterations \[0, 2\]"),
+    ):
+        unit.path.write_bytes(b"".join(damaged))
+        with pytest.raises(ValueError, match=f"000-000.jsonl is damaged: .*{message}"):
+            plan_units("sinus_linear", "random", [0], tmp_path, settings)
+    unit.path.write_bytes(b"".join(lines))
+    pack_units(tmp_path, settings)
+    (packed,) = unit_files(tmp_path)
+    packed.write_bytes(packed.read_bytes()[:200])
+    with pytest.raises(ValueError, match=r"000-000.jsonl.gz is damaged: Compressed"):
+        run_unit(unit)
+
+
+def test_a_file_that_was_being_packed_counts_once(tmp_path, monkeypatch):
+    settings = Settings(iterations=1)
+    unit = Unit("sinus_linear", "random", (0,), tmp_path, settings)
+    run_unit(unit)
+    before = read_all(tmp_path)
+    for pack in (lambda: pack_units(tmp_path, settings), lambda: run_unit(unit)):
+        # The process ends before the old file is removed, or before the new one is
+        # in its place.
+        for name in ("unlink", "replace"):
+            with monkeypatch.context() as patch:
+                patch.setattr(f"pathlib.Path.{name}", lambda *_: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    pack()
+            assert len(unit_files(tmp_path)) == 1
+        pack()
+        (path,) = unit_files(tmp_path)
+        assert len(read_unit(path)[1]) == 2
+    assert read_all(tmp_path) == before
 
 
 def test_a_unit_belongs_to_one_process(tmp_path):
@@ -200,7 +253,10 @@ def test_local_processes_and_dask_do_the_same(tmp_path):
         if kind == "dask":
             with (
                 LocalCluster(
-                    n_workers=1, processes=False, dashboard_address=None
+                    n_workers=1,
+                    threads_per_worker=1,
+                    processes=False,
+                    dashboard_address=None,
                 ) as cluster,
                 Client(cluster),
             ):
@@ -210,6 +266,16 @@ def test_local_processes_and_dask_do_the_same(tmp_path):
         assert failures == 0
         outcomes.append(read_all(tmp_path / kind))
     assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def test_dask_workers_have_one_thread(tmp_path):
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        pytest.raises(ValueError, match="one thread each, got 2"),
+    ):
+        workers.run_units([], dask=cluster.scheduler_address)
 
 
 def test_estimate_counts_what_is_left(tmp_path, monkeypatch):
@@ -234,9 +300,10 @@ def test_estimate_counts_what_is_left(tmp_path, monkeypatch):
 def write_times(unit, iterations, seconds):
     """The file of a unit, as far as the estimate reads it."""
     unit.path.parent.mkdir(parents=True, exist_ok=True)
-    record = json.dumps(dict.fromkeys(TIMES, seconds / len(TIMES)))
-    header = json.dumps({"seeds": list(unit.seeds)})
-    unit.path.write_text("\n".join([header, *iterations * [record], ""]))
+    times = dict.fromkeys(TIMES, seconds / len(TIMES))
+    lines = [{"seeds": list(unit.seeds)}]
+    lines += [{"iteration": iteration, **times} for iteration in range(iterations)]
+    unit.path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def test_noise_depends_on_seed_and_iteration():
@@ -323,7 +390,7 @@ def test_hyperparameters_of_the_polynomial_are_of_greatest_likelihood():
 def test_names_and_numbers_of_the_command_line():
     assert parse_seeds("3") == [0, 1, 2]
     assert parse_seeds("0") == [0]
-    assert parse_seeds("4-6,9") == [4, 5, 6, 9]
+    assert parse_seeds("4-6,9,5") == [4, 5, 6, 9]
     assert parse_strategy("res:num_samples=4,x=0.5") == (
         "res",
         {"num_samples": 4, "x": 0.5},
@@ -338,3 +405,41 @@ def test_names_and_numbers_of_the_command_line():
     assert in_words(90) == "about 1.5 min"
     assert in_words(7200) == "about 2.0 h"
     assert in_words(2 * 86400) == "about 2.0 d"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", "5-2"], "--seeds: expected a number of seeds, or .* got '5-2'"),
+        (["--seeds", "-3"], "--seeds: expected .* got '-3'"),
+        (["--seeds", "few"], "--seeds: expected .* got 'few'"),
+        (["--block", "0"], "--block: expected a whole number of at least 1, got '0'"),
+        (["--iterations", "-1"], "--iterations: expected a whole .* got '-1'"),
+        (["--iterations", "1.5"], "--iterations: expected a whole .* got '1.5'"),
+        (["--noise-std", "-1"], "--noise-std: expected a number of at least 0, got"),
+        (["--noise-variance", "nan"], "--noise-variance: expected .* got 'nan'"),
+        (["--workers", "-1"], "--workers: expected a whole number of at least 0"),
+        (["--strategies", "magic"], "'magic'"),
+        (["--strategies", "res:magic=1"], "'res:magic=1' .* argument 'magic'"),
+        (["--strategies", "res:num_samples=0"], "`num_samples` .* at least 1, got 0"),
+    ],
+)
+def test_wrong_arguments_are_explained(arguments, message, tmp_path, capsys):
+    common = ["regret", "--problems", "sinus_linear", "--folder", str(tmp_path)]
+    with pytest.raises(SystemExit):
+        main([*common, *arguments])
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_left_to_do(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = command("records", strategies=["random"], iterations=1)
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == ""
+    assert main(arguments) == 0
+    folder = tmp_path / "records"
+    assert f"finished: their records are in {folder}." in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["report", "--folder", "elsewhere"])
+    assert "There are no records in elsewhere" in capsys.readouterr().err
