@@ -25,9 +25,9 @@ and after how much time. Lines are medians over seeds, bands the quartiles.
 The **common** recommendation is the robust optimum of the posterior mean, for every
 strategy. The **own** one is the paper's protocol: the same for RES, the point evaluated
 last for all others. Regret is robust regret `|g(x) - f*|`; for the within-model
-problem, as in the paper, inference regret `|f(x, theta) - f*|`. It is in the units of
-the problem after its outputs were scaled to mean 0 and variance 1 (as they are for the
-within-model problem and for robot pushing).
+problem, as in the paper, inference regret `|f(x, theta) - f*|`. It is in standard
+deviations of the function over its domain: for the polynomial, of its values below 15;
+for robot pushing, which is not scaled, in units of length.
 
 RES informs about the robust optimum alone (`target="optimum"`); where noted, *(paper)*,
 it is the paper's acquisition function (`target="characteristics"`).
