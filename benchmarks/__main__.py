@@ -50,14 +50,14 @@ def parse_seeds(text: str) -> list[int]:
     Returns:
         The seeds, each once.
     """
-    if text.isdigit() and int(text) > 0:
+    if text.isdecimal() and int(text) > 0:
         return list(range(int(text)))
     seeds: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not dash:
             last = first
-        if not (first.isdigit() and last.isdigit() and int(first) <= int(last)):
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
             raise ArgumentTypeError(
                 f"expected a number of seeds, or ranges such as 0-9,20-29, got {text!r}"
             )
@@ -97,13 +97,17 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     regret = commands.add_parser("regret", help="run strategies on problems")
     regret.add_argument(
-        "--problems", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS)
+        "--problems",
+        nargs="+",
+        default=list(PROTOCOLS),
+        choices=list(PROTOCOLS),
+        help="all of them if not given",
     )
     regret.add_argument(
         "--strategies",
         nargs="+",
         default=list(STRATEGIES),
-        help="such as random or stable_opt:sqrt_beta=1",
+        help="such as random or stable_opt:sqrt_beta=1; all of them if not given",
     )
     regret.add_argument(
         "--seeds",
@@ -114,12 +118,20 @@ def make_parser() -> argparse.ArgumentParser:
         "--iterations", type=number(int, 0), help="the paper's if not given"
     )
     regret.add_argument(
-        "--noise-std", type=number(float, 0), help="of the evaluations; none"
+        "--noise-std",
+        type=number(float, 0),
+        help="of the evaluations; they have no noise if not given",
     )
     regret.add_argument(
         "--noise-variance",
         type=number(float, 0),
-        help="that the model assumes; the paper's",
+        help="that the model assumes, with --default-model relative to the variance of "
+        "the outcomes; the paper's if not given",
+    )
+    regret.add_argument(
+        "--default-model",
+        action="store_true",
+        help="the model of the package, with priors, in place of the paper's",
     )
     regret.add_argument(
         "--block",
@@ -135,15 +147,17 @@ def make_parser() -> argparse.ArgumentParser:
         help="local processes; 0: work in this one",
     )
     where.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler")
-    regret.add_argument("--folder", type=Path, default=RESULTS / "regret")
+    records = {"type": Path, "default": RESULTS / "regret", "help": "of the records"}
+    regret.add_argument("--folder", **records)
     report = commands.add_parser("report", help="figures and tables of the regret")
-    report.add_argument("--folder", type=Path, default=RESULTS / "regret")
-    report.add_argument("--output", type=Path, default=RESULTS)
+    report.add_argument("--folder", **records)
+    written = {"type": Path, "default": RESULTS, "help": "folder to write to"}
+    report.add_argument("--output", **written)
     pack = commands.add_parser("pack", help="compress the records of finished runs")
-    pack.add_argument("--folder", type=Path, default=RESULTS / "regret")
+    pack.add_argument("--folder", **records)
     speed = commands.add_parser("speed", help="how long a step takes")
     speed.add_argument("--quick", action="store_true", help="few settings, one repeat")
-    speed.add_argument("--output", type=Path, default=RESULTS)
+    speed.add_argument("--output", **written)
     return parser
 
 
@@ -157,14 +171,17 @@ def run_regret(arguments: argparse.Namespace) -> int:
         The number of units that failed.
     """
     settings = Settings(
-        arguments.iterations, arguments.noise_std, arguments.noise_variance
+        arguments.iterations,
+        arguments.noise_std,
+        arguments.noise_variance,
+        arguments.default_model,
     )
     # The workers of a cluster may have another working directory.
     folder = arguments.folder.resolve()
     units = []
-    for problem in arguments.problems:
+    for problem in dict.fromkeys(arguments.problems):
         seeds = arguments.seeds or list(range(protocol(problem).num_seeds))
-        for strategy in arguments.strategies:
+        for strategy in dict.fromkeys(arguments.strategies):
             units += plan_units(
                 problem, strategy, seeds, folder, settings, arguments.block
             )
@@ -190,11 +207,18 @@ def main(arguments: list[str] | None = None) -> int:
         if parsed.command == "report":
             print(write_report(parsed.folder, parsed.output))
         elif parsed.command == "pack":
-            print(f"{pack_units(parsed.folder)} files of finished runs packed")
+            packed, left = pack_units(parsed.folder)
+            print(
+                f"{packed} files of finished runs packed, {left} left, which have "
+                "fewer iterations than the protocol"
+            )
         else:
             print(measure(parsed.output, quick=parsed.quick))
-    except (ValueError, InputDataError, FileNotFoundError) as error:
+    except (ValueError, InputDataError, OSError) as error:
         parser.error(str(error))
+    except KeyboardInterrupt:
+        print("Interrupted. The same command goes on from here.", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -77,9 +76,18 @@ def read_runs(folder: Path) -> list[Runs]:
         the longest of the pair, which are still under way, are left out.
     """
     files: dict[tuple[str, str], list] = {}
+    settings: dict[str, tuple[Path, dict]] = {}
     for path in unit_files(folder):
         header, records = read_unit(path)
         if header is not None and records:
+            first, known = settings.setdefault(
+                header["problem"], (path, header["settings"])
+            )
+            if header["settings"] != known:
+                raise ValueError(
+                    f"{path} was made with {header['settings']}, but {first} with "
+                    f"{known}: they cannot be compared."
+                )
             name = (header["problem"], header["strategy"])
             files.setdefault(name, []).append((header, records))
     return [_join(*name, units) for name, units in files.items()]
@@ -87,12 +95,6 @@ def read_runs(folder: Path) -> list[Runs]:
 
 def _join(problem: str, strategy: str, units: list[tuple[dict, list[dict]]]) -> Runs:
     """Put the units of a pair together."""
-    settings = {json.dumps(header["settings"], sort_keys=True) for header, _ in units}
-    if len(settings) > 1:
-        raise ValueError(
-            f"The records of {problem}, {strategy} were made with different settings: "
-            f"{'; '.join(sorted(settings))}."
-        )
     longest = max(len(records) for _, records in units)
     units = [unit for unit in units if len(unit[1]) == longest]
     seeds = [seed for header, _ in units for seed in header["seeds"]]

@@ -16,6 +16,7 @@ from benchmarks.comparison import (
 )
 from benchmarks.protocols import PROTOCOLS
 from benchmarks.regret_figures import draw_panels, label, place
+from benchmarks.report import markdown_table
 
 HEAD = """# Regret of robust strategies
 
@@ -37,14 +38,29 @@ where it stopped; `python -m benchmarks report` makes this file and the figures.
 """
 # The default target and number of samples were chosen on the seeds before.
 FIRST_FRESH_SEED = 20
-# The folder of runs whose models are told that there is hardly any noise.
-LESS_NOISE = "less_noise"
-QUIET = (
-    "The evaluations have no noise, but the paper's models assume a variance of 1e-3, "
-    "and that of robot pushing infers one. Here all are told 1e-6, by `python -m "
-    "benchmarks regret --noise-variance 1e-6 --folder "
-    f"benchmarks/results/{LESS_NOISE}`. "
+# Runs that differ from the paper's protocol: their folder, the heading, what differs.
+VARIANTS = (
+    (
+        "default_model",
+        "Default model",
+        "The paper's hyperparameters are those of the maximum likelihood, which a few "
+        "points hardly determine, and it assumes a noise. Here all models are the "
+        "package's default, whose hyperparameters have priors, and which infers the "
+        "noise, by `python -m benchmarks regret --default-model --folder "
+        "benchmarks/results/default_model`. ",
+    ),
+    (
+        "less_noise",
+        "Less noise",
+        "The evaluations have no noise, but the paper's models assume a variance of "
+        "1e-3, and that of robot pushing infers one. Here all are told 1e-6, by "
+        "`python -m benchmarks regret --noise-variance 1e-6 --folder "
+        "benchmarks/results/less_noise`. ",
+    ),
 )
+# A final regret above this is that of a bad run: much more than the median of any good
+# strategy, and much less than that of a wrong basin.
+BAD = 0.05
 # Fewer differences are never significant at 5 %.
 LEAST_PAIRS = 6
 COLUMNS = (
@@ -78,7 +94,7 @@ def write_report(folder: Path, output: Path) -> Path:
 
     Args:
         folder: The folder of the records, with an ``analysis.md`` if there is one, and
-            beside it that of the runs with less noise.
+            beside it those of ``VARIANTS``.
         output: The folder of the report.
 
     Returns:
@@ -88,6 +104,7 @@ def write_report(folder: Path, output: Path) -> Path:
     if not runs:
         raise FileNotFoundError(f"There are no records in {folder}.")
     fresh = [run.from_seed(FIRST_FRESH_SEED) for run in runs]
+    analysis = folder / "analysis.md"
     output.mkdir(parents=True, exist_ok=True)
     draw_panels(runs, output / "regret.png", kind_of)
     draw_panels(runs, output / "regret_own.png", lambda name: kind_of(name, "own"))
@@ -101,9 +118,12 @@ def write_report(folder: Path, output: Path) -> Path:
             "Fresh seeds",
             f"Seeds from {FIRST_FRESH_SEED} on, which no default was chosen on. ",
         ),
-        write_summary(
-            sorted_runs(folder.resolve().with_name(LESS_NOISE)), "Less noise", QUIET
+        *(
+            write_summary(sorted_runs(folder.resolve().with_name(name)), title, intro)
+            for name, title, intro in VARIANTS
+            if name != folder.resolve().name
         ),
+        analysis.read_text() if analysis.exists() else "",
         "## Figures\n\nCommon recommendation, over iterations:\n\n![](regret.png)\n\n"
         "Own recommendation, over iterations:\n\n![](regret_own.png)\n\n"
         "Common recommendation, over the CPU time of fits and proposals; that of a "
@@ -120,9 +140,6 @@ def write_report(folder: Path, output: Path) -> Path:
         write_table([run for run in runs if run.problem == problem])
         for problem in dict.fromkeys(run.problem for run in runs)
     ]
-    analysis = folder / "analysis.md"
-    if analysis.exists():
-        parts.insert(5, analysis.read_text())
     path = output / "RESULTS.md"
     path.write_text("\n".join(parts))
     return path
@@ -145,7 +162,7 @@ def sorted_runs(folder: Path) -> list[Runs]:
 
 
 def write_summary(runs: list[Runs], title: str, intro: str = "") -> str:
-    """The final regrets of all strategies on all problems in one table.
+    """The final regrets of all strategies on all problems, and how many are bad.
 
     Args:
         runs: All runs.
@@ -161,6 +178,7 @@ def write_summary(runs: list[Runs], title: str, intro: str = "") -> str:
     strategies = sorted({run.strategy for run in runs}, key=place)
     heads = ["strategy", *(problem.replace("_", " ") for problem in problems)]
     cells = {name: ["-"] * len(problems) for name in strategies}
+    bad = {name: ["-"] * len(problems) for name in strategies}
     for column, problem in enumerate(problems):
         own = [run for run in runs if run.problem == problem]
         longest = max(run.iterations for run in own)
@@ -173,17 +191,20 @@ def write_summary(runs: list[Runs], title: str, intro: str = "") -> str:
             common = set(run.seeds) & set(best.seeds)
             is_best = run is best or (p_value > 0.05 and len(common) >= LEAST_PAIRS)
             cells[run.strategy][column] = f"**{text}**" if is_best else text
-    lines = [
-        f"## {title}\n",
-        f"{intro}Final regret of the common recommendation, median / 90 % quantile "
-        "over the seeds. Bold: the lowest median, and those that a paired Wilcoxon "
-        f"test (not corrected, p > 0.05) with at least {LEAST_PAIRS} common seeds "
-        "cannot tell from it. Runs that are not finished are left out.\n",
-        f"| {' | '.join(heads)} |",
-        f"|{'---|' * len(heads)}",
+            count = (run.regret[kind_of(problem)][:, -1] > BAD).sum()
+            bad[run.strategy][column] = f"{count} of {len(run.seeds)}"
+    tables = [
+        markdown_table(heads, ([label(name), *row] for name, row in rows.items()))
+        for rows in (cells, bad)
     ]
-    lines += [f"| {' | '.join([label(name), *cells[name]])} |" for name in strategies]
-    return "\n".join([*lines, ""])
+    return (
+        f"## {title}\n\n{intro}Final regret of the common recommendation, median / "
+        "90 % quantile over the seeds. Bold: the lowest median, and those that a "
+        "paired Wilcoxon test (not corrected, p > 0.05) with at least "
+        f"{LEAST_PAIRS} common seeds cannot tell from it. Runs that are not finished "
+        "are left out.\n\n"
+        f"{tables[0]}\nRuns with a final regret above {BAD}:\n\n{tables[1]}"
+    )
 
 
 def _final(run: Runs, level: float) -> float:
@@ -227,11 +248,7 @@ def write_table(runs: list[Runs]) -> str:
     searches = [run for run in runs if run.strategy.startswith("res")]
     tests = [compare(search, runs, kind) for search in searches]
     heads = [*COLUMNS, *(f"p of {label(search.strategy)}" for search in searches)]
-    lines = [
-        f"### {problem.replace('_', ' ')}\n",
-        f"| {' | '.join(heads)} |",
-        f"|{'---|' * len(heads)}",
-    ]
+    rows = []
     for i, run in enumerate(runs):
         typical, slow = np.quantile(run.acquisition[:, 1:], [0.5, 0.9])
         row = [
@@ -250,8 +267,8 @@ def write_table(runs: list[Runs]) -> str:
             f"{typical:.2g}, {slow:.2g}",
             *(test[i] for test in tests),
         ]
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join([*lines, ""])
+        rows.append(row)
+    return f"### {problem.replace('_', ' ')}\n\n{markdown_table(heads, rows)}"
 
 
 def compare(search: Runs, runs: list[Runs], kind: str) -> list[str]:

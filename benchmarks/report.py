@@ -73,6 +73,20 @@ def describe_versions() -> str:
     )
 
 
+def markdown_table(heads: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown.
+
+    Args:
+        heads: The heads of the columns.
+        rows: The cells.
+
+    Returns:
+        The table.
+    """
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(map(row, lines)) + "\n"
+
+
 def keep_section(path: Path, title: str, name: str, text: str) -> None:
     """Put a section into a file of results, in place of an older one of its name.
 

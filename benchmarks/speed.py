@@ -22,7 +22,7 @@ from botorch.sampling.pathwise import draw_matheron_paths
 
 from benchmarks import acquisition, inference, kernel, replicates
 from benchmarks.acquisition import quiet_rivals
-from benchmarks.report import alternate, describe_run
+from benchmarks.report import alternate, describe_run, markdown_table
 from benchmarks.workload import (
     BASE,
     GROWTH,
@@ -57,20 +57,6 @@ def wall(*functions: Callable[[], object], repeats: int) -> list[float]:
                 torch.cuda.synchronize()
             record.append(time.perf_counter() - start)
     return [statistics.median(record[1:]) for record in times]
-
-
-def table(heads: list[str], rows: list[list[object]]) -> str:
-    """A table in Markdown.
-
-    Args:
-        heads: The heads of the columns.
-        rows: The cells.
-
-    Returns:
-        The table.
-    """
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
 
 
 def measure_parts(repeats: int, quick: bool) -> str:
@@ -142,7 +128,7 @@ def measure_parts(repeats: int, quick: bool) -> str:
         )
         for rival, other in zip(rivals, others, strict=True):
             add(f"step of RES, {name}, t = 30, C = 16", own, other, rival)
-    return table(["what", "against", "ms", "against, ms", "ratio"], rows)
+    return markdown_table(["what", "against", "ms", "against, ms", "ratio"], rows)
 
 
 def measure_growth(repeats: int, quick: bool) -> tuple[str, dict[str, list[tuple]]]:
@@ -177,7 +163,7 @@ def measure_growth(repeats: int, quick: bool) -> tuple[str, dict[str, list[tuple
     heads += ["evaluate, ms", "to base", "operations"]
     if device is not None:
         heads += [f"construct on {device}, ms", f"evaluate on {device}, ms"]
-    return table(heads, rows), curves
+    return markdown_table(heads, rows), curves
 
 
 def measure_kinds(repeats: int) -> str:
@@ -215,7 +201,7 @@ def measure_kinds(repeats: int) -> str:
         rows.append([C, *ratios])
     heads = ["C", "float32 / float64, construct", "evaluate"]
     heads += ["two threads / one, construct", "evaluate"]
-    return table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def draw_growth(curves: dict[str, list[tuple]], path: Path) -> None:

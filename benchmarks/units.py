@@ -16,7 +16,7 @@ import platform
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import torch
 
 import botorch_res
 from benchmarks.protocols import Objective, Protocol, protocol
+from botorch_res.models import DefaultGP
 from botorch_res.strategies import Strategy, make_strategy, supports_replicates
 
 Record = dict[str, Any]
@@ -40,11 +41,14 @@ class Settings:
         iterations: The number of iterations; the protocol's if ``None``.
         noise_std: The noise of the evaluations; the protocol's if ``None``.
         noise_variance: The noise that the model assumes; the protocol's if ``None``.
+        default_model: Whether the model is the package's default one in place of the
+            protocol's.
     """
 
     iterations: int | None = None
     noise_std: float | None = None
     noise_variance: float | None = None
+    default_model: bool = False
 
     def apply(self, name: str) -> Protocol:
         """The protocol of a problem with these changes.
@@ -55,13 +59,13 @@ class Settings:
         Returns:
             The protocol.
         """
-        changes = {key: part for key, part in asdict(self).items() if part is not None}
-        variance = changes.pop("noise_variance", None)
-        changed = replace(protocol(name), **changes)
-        if variance is None:
-            return changed
-        factory: Any = changed.model_factory
-        return replace(changed, model_factory=replace(factory, noise_variance=variance))
+        rules = protocol(name)
+        factory: Any = DefaultGP() if self.default_model else rules.model_factory
+        if self.noise_variance is not None:
+            factory = replace(factory, noise_variance=self.noise_variance)
+        changes = {"iterations": self.iterations, "noise_std": self.noise_std}
+        changes = {key: part for key, part in changes.items() if part is not None}
+        return replace(rules, model_factory=factory, **changes)
 
 
 # No changes.
@@ -162,7 +166,7 @@ def build_strategy(unit: Unit, objective: Objective) -> Strategy:
             **options,
         )
     except TypeError as error:
-        raise ValueError(f"The strategy {unit.strategy!r} fails: {error}.") from error
+        raise ValueError(f"The strategy {unit.strategy!r} fails: {error}") from error
 
 
 def plan_units(
@@ -192,11 +196,14 @@ def plan_units(
     if not (changed.same_domain and supports_replicates(candidate)):
         block = 1
     units, known = [], set()
-    for path in unit_files(unit.path.parent):
+    # What is compared in a report has the same settings.
+    for path in unit_files(folder / problem):
         header, records = read_unit(path)
         if header is None:
             continue
         check_settings(path, header, changed)
+        if header["strategy"] != strategy:
+            continue
         own = tuple(header["seeds"])
         known.update(own)
         if len(records) <= changed.iterations and set(own) & set(seeds):
@@ -254,7 +261,7 @@ def unit_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if path.with_suffix("") not in found)
 
 
-def pack_units(folder: Path, settings: Settings = PAPER) -> int:
+def pack_units(folder: Path, settings: Settings = PAPER) -> tuple[int, int]:
     """Compress the files of finished units; ``run_unit`` unpacks what it goes on with.
 
     Args:
@@ -262,18 +269,23 @@ def pack_units(folder: Path, settings: Settings = PAPER) -> int:
         settings: Changes to the protocol.
 
     Returns:
-        The number of files.
+        The number of files that were packed, and that of those which are left because
+        they have fewer iterations than the protocol.
     """
-    count = 0
+    if not folder.exists():
+        raise FileNotFoundError(f"There is no folder {folder}.")
+    packed = left = 0
     for path in unit_files(folder):
         header, records = read_unit(path)
-        if header is None or path.suffix == ".gz":
+        if path.suffix == ".gz":
             continue
-        if len(records) > settings.apply(header["problem"]).iterations:
-            packed = gzip.compress(path.read_bytes(), mtime=0)
-            _replace(path, path.with_suffix(".jsonl.gz"), packed)
-            count += 1
-    return count
+        if header and len(records) > settings.apply(header["problem"]).iterations:
+            content = gzip.compress(path.read_bytes(), mtime=0)
+            _replace(path, path.with_suffix(".jsonl.gz"), content)
+            packed += 1
+        else:
+            left += 1
+    return packed, left
 
 
 def unpack(path: Path) -> None:
@@ -340,11 +352,16 @@ def check_settings(path: Path, header: Record, changed: Protocol) -> None:
         header: Its first line.
         changed: The protocol that is wanted.
     """
-    wanted = describe_settings(changed)
-    if header["settings"] != wanted:
+    found = header["settings"]
+    differences = [
+        f"{name} {found.get(name)}, not {value}"
+        for name, value in describe_settings(changed).items()
+        if found.get(name) != value
+    ]
+    if differences:
         raise ValueError(
-            f"{path} was made with {header['settings']}, which is not {wanted}: choose "
-            "another folder."
+            f"{path} was made with {'; '.join(differences)}: choose another folder, or "
+            "the options that it was made with."
         )
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from inspect import signature
 from typing import Any, TypeVar
 
 import torch
@@ -236,4 +237,15 @@ def make_strategy(
             f"Expected a strategy among {', '.join(available_strategies())}, got "
             f"{name!r}."
         )
-    return _STRATEGIES[name](domain, maximize=maximize, **options)
+    strategy = _STRATEGIES[name]
+    arguments = signature(strategy)
+    try:
+        arguments.bind(domain, maximize=maximize, **options)
+    except TypeError as error:
+        known = [
+            key for key in arguments.parameters if key not in ("domain", "maximize")
+        ]
+        raise TypeError(
+            f"The strategy {name!r} {error}: its options are {', '.join(known)}."
+        ) from error
+    return strategy(domain, maximize=maximize, **options)

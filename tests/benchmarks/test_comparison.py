@@ -127,8 +127,11 @@ def test_later_seeds():
 
 def test_runs_with_different_settings_are_not_mixed(tmp_path):
     write_unit(tmp_path, "branin", "random", [0], [[1], [0.5]])
-    write_unit(tmp_path, "branin", "random", [1], [[1], [0.5]], model="DefaultGP")
-    with pytest.raises(ValueError, match=r"of branin, random .* different settings"):
+    write_unit(tmp_path, "eggholder", "random", [0], [[1], [0.5]], model="DefaultGP")
+    assert len(read_runs(tmp_path)) == 2
+    write_unit(tmp_path, "branin", "thompson", [1], [[1], [0.5]], model="DefaultGP")
+    message = r"thompson.001-001.jsonl was made with .*DefaultGP.*random.*FixedGP"
+    with pytest.raises(ValueError, match=message):
         read_runs(tmp_path)
 
 
@@ -168,12 +171,31 @@ def test_summary_of_all_problems():
         make_runs("stable_opt:sqrt_beta=2", swapped),
         make_runs("thompson", good[:, :1]),  # not finished
     ]
-    *_, search, stable, thompson, random = write_summary(runs, "Summary").splitlines()
+    text = write_summary(runs, "Summary")
+    regrets, bad = text.split("\nRuns with a final regret above 0.05:\n")
+    *_, search, stable, thompson, random = regrets.splitlines()
     median, high = np.median(good[:, 1]), np.quantile(good[:, 1], 0.9)
     assert search == f"| RES, C = 1 | **{median:.2g} / {high:.2g}** |"
     assert stable.startswith("| StableOpt, √β = 2 | **")
     assert thompson == "| Thompson | - |"
     assert random == f"| random | {1 + median:.2g} / {1 + high:.2g} |"
+    *_, search, stable, thompson, random = bad.splitlines()
+    assert search == "| RES, C = 1 | 0 of 12 |"
+    assert stable == "| StableOpt, √β = 2 | 0 of 12 |"
+    assert thompson == "| Thompson | - |"
+    assert random == "| random | 12 of 12 |"
+
+
+def test_bad_runs_are_those_of_the_kind_of_regret_in_the_table():
+    for kind, problem in (
+        ("common_inference_regret", "within_model"),
+        ("common_robust_regret", "branin"),
+    ):
+        runs = make_runs("random", [[1.0, 0.05]] * 3, problem=problem)
+        runs.regret[kind] = np.array([[1.0, 0.05], [1.0, 0.051], [0.01, 3.0]])
+        assert (
+            write_summary([runs], "Summary").splitlines()[-1] == "| random | 2 of 3 |"
+        )
 
 
 def test_names_for_people():
@@ -214,6 +236,14 @@ def test_report(tmp_path):
     fresh = write_report(records, tmp_path / "out").read_text()
     _, section = fresh.split("## Less noise\n\nThe evaluations have no noise")
     assert "| random | **0.12 / 0.12** |" in section.split("##")[0]
+    assert "## Default model" not in text
+    assert "## Less noise" not in write_report(quiet, tmp_path / "quiet").read_text()
+    write_unit(
+        tmp_path / "default_model", "branin", "random", [3, 4], [[1, 1], [0.05, 0.06]]
+    )
+    fresh = write_report(records, tmp_path / "out").read_text()
+    _, section = fresh.split("## Default model\n\nThe paper's hyperpar")
+    assert "| random | 1 of 2 |" in section.split("##")[0]
     _, section = fresh.split("## Fresh seeds\n\nSeeds from 20 on, which")
     assert "| random | **0.25 / 0.25** |" in section.split("##")[0]
     assert text.index("## Summary") < text.index("## Why") < text.index("## Figures")

@@ -1,11 +1,13 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from distributed import Client, LocalCluster
 
+import benchmarks.__main__
 from benchmarks import regret, workers
 from benchmarks.__main__ import main, parse_seeds
 from benchmarks.protocols import (
@@ -28,7 +30,7 @@ from benchmarks.units import (
     unit_files,
     unit_folder,
 )
-from botorch_res.models import FixedGP, MaximumLikelihoodGP
+from botorch_res.models import DefaultGP, FixedGP, MaximumLikelihoodGP
 from botorch_res.strategies import available_strategies
 from botorch_res.test_functions import SinusLinear
 
@@ -136,8 +138,8 @@ def test_packed_units_are_read_and_gone_on_with(tmp_path):
     run_unit(unit)
     (unit.path.parent / "008-008.jsonl").touch()
     before = read_unit(unit.path)
-    assert pack_units(tmp_path, Settings(iterations=2)) == 0
-    assert pack_units(tmp_path, settings) == 1
+    assert pack_units(tmp_path, Settings(iterations=2)) == (0, 2)
+    assert pack_units(tmp_path, settings) == (1, 1)
     (path, _) = unit_files(unit.path.parent)
     assert path.suffix == ".gz"
     assert read_unit(path) == before
@@ -156,8 +158,11 @@ def test_other_settings_need_another_folder(tmp_path, capsys):
     assert workers.run_units(units) == 1
     assert "FAILED with ValueError" in capsys.readouterr().err
     # Nor are other seeds put beside them.
-    with pytest.raises(ValueError, match=r"000-000.jsonl was made with .* another fol"):
-        plan_units("sinus_linear", "random", [1], tmp_path, noisy)
+    # Nor other strategies, which a report would compare with them.
+    message = r"000-000.jsonl was made with noise_std 0.0, not 0.1: choose another fol"
+    for strategy in ("random", "thompson"):
+        with pytest.raises(ValueError, match=message):
+            plan_units("sinus_linear", strategy, [1], tmp_path, noisy)
 
 
 def test_a_first_line_that_was_cut_off_is_written_again(tmp_path):
@@ -335,6 +340,26 @@ def test_the_noise_of_the_model_can_be_changed():
         assert describe_model(factory) == repr(factory)
 
 
+def test_the_model_can_be_the_default_one(tmp_path, capsys):
+    for name in PROTOCOLS:
+        changed = Settings(default_model=True, iterations=3).apply(name)
+        assert changed.model_factory == DefaultGP()
+        assert changed == replace(
+            protocol(name), model_factory=DefaultGP(), iterations=3
+        )
+    # It is another setting, and has a folder of its own.
+    arguments = command(tmp_path, strategies=["random"], iterations=0)
+    assert main([*arguments, "--default-model"]) == 0
+    header, _ = read_unit(next(tmp_path.rglob("*.jsonl")))
+    assert header["settings"]["model"].startswith("DefaultGP(")
+    with pytest.raises(SystemExit):
+        main(arguments)
+    message = "was made with model DefaultGP(.*), not MaximumLikelihoodGP(.*): choose"
+    assert re.search(message, capsys.readouterr().err)
+    both = Settings(default_model=True, noise_variance=1e-5).apply("branin")
+    assert both.model_factory == DefaultGP(noise_variance=1e-5)
+
+
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_protocols(name):
     rules = protocol(name)
@@ -420,7 +445,11 @@ def test_names_and_numbers_of_the_command_line():
         (["--noise-variance", "nan"], "--noise-variance: expected .* got 'nan'"),
         (["--workers", "-1"], "--workers: expected a whole number of at least 0"),
         (["--strategies", "magic"], "'magic'"),
-        (["--strategies", "res:magic=1"], "'res:magic=1' .* argument 'magic'"),
+        (
+            ["--strategies", "res:magic=1"],
+            "'res:magic=1' .* 'magic': its .*num_samples",
+        ),
+        (["--seeds", "²"], "--seeds: expected .* got '²'"),
         (["--strategies", "res:num_samples=0"], "`num_samples` .* at least 1, got 0"),
     ],
 )
@@ -430,6 +459,42 @@ def test_wrong_arguments_are_explained(arguments, message, tmp_path, capsys):
         main([*common, *arguments])
     assert re.search(message, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
+
+
+def test_wrong_folders_are_explained(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.touch()
+    records = tmp_path / "records"
+    run_unit(Unit("sinus_linear", "random", (0,), records, Settings(iterations=1)))
+    for arguments, message in (
+        (["pack", "--folder", str(tmp_path / "none")], "There is no folder .*none"),
+        (["report", "--folder", str(file)], "There are no records in .*file"),
+        (["report", "--folder", str(records), "--output", str(file)], "'.*file"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert re.search(message, capsys.readouterr().err)
+
+
+def test_interruption(tmp_path, capsys, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmarks.__main__, "run_units", interrupt)
+    assert main(command(tmp_path, strategies=["random", "random"])) == 130
+    assert capsys.readouterr().err.startswith("Interrupted. The same command goes on")
+
+
+def test_strategies_are_run_once(tmp_path, monkeypatch):
+    planned = []
+
+    def keep(units, *where):
+        planned.extend(units)
+        return 0
+
+    monkeypatch.setattr(benchmarks.__main__, "run_units", keep)
+    main([*command(tmp_path, strategies=["random", "random"]), "--block", "1"])
+    assert len(planned) == len(set(planned)) == 2 * len(PROBLEMS)
 
 
 def test_nothing_left_to_do(tmp_path, capsys, monkeypatch):

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from benchmarks.speed import draw_growth, table, wall
+from benchmarks.report import markdown_table
+from benchmarks.speed import draw_growth, wall
 from benchmarks.workload import Size, Work, compare_halves, count, make_work
 
 
@@ -25,7 +26,10 @@ def test_times_are_those_of_the_functions():
 
 
 def test_tables_and_curves(tmp_path):
-    assert table(["a", "b"], [[1, 2.5]]) == "| a | b |\n| --- | --- |\n| 1 | 2.5 |\n"
+    assert (
+        markdown_table(["a", "b"], [[1, 2.5]])
+        == "| a | b |\n| --- | --- |\n| 1 | 2.5 |\n"
+    )
     curves = {"t": [(10, 1.0, 1.0), (20, 2.0, 1.5)], "C": [(1, 0.5, 0.5)]}
     draw_growth(curves, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 5_000
