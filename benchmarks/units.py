@@ -196,14 +196,15 @@ def plan_units(
     if not (changed.same_domain and supports_replicates(candidate)):
         block = 1
     units, known = [], set()
-    # What is compared in a report has the same settings.
     for path in unit_files(folder / problem):
-        header, records = read_unit(path)
+        header = read_header(path)
         if header is None:
             continue
+        # Also those of other strategies, which a report compares with this one.
         check_settings(path, header, changed)
         if header["strategy"] != strategy:
             continue
+        _, records = read_unit(path)
         own = tuple(header["seeds"])
         known.update(own)
         if len(records) <= changed.iterations and set(own) & set(seeds):
@@ -225,11 +226,11 @@ def read_unit(path: Path) -> tuple[Record | None, list[Record]]:
     """
     if not path.exists():
         return None, []
-    content = _decompress(path) if path.suffix == ".gz" else path.read_bytes()
-    try:
+    with _naming(path):
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
         lines = [json.loads(line) for line in content.split(b"\n")[:-1]]
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged: {error}. Remove it.") from error
     header, *records = lines or [None]
     found = [record["iteration"] for record in records]
     if found != list(range(len(records))):
@@ -239,11 +240,27 @@ def read_unit(path: Path) -> tuple[Record | None, list[Record]]:
     return header, records
 
 
-def _decompress(path: Path) -> bytes:
-    """What a packed file contains."""
+def read_header(path: Path) -> Record | None:
+    """Read the first line of a unit's file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The line, ``None`` if it is not complete.
+    """
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with _naming(path), opener(path, "rb") as file:
+        line = file.readline()
+        return json.loads(line) if line.endswith(b"\n") else None
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in errors about its content."""
     try:
-        return gzip.decompress(path.read_bytes())
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is damaged: {error}. Remove it.") from error
 
 
@@ -296,7 +313,9 @@ def unpack(path: Path) -> None:
     """
     packed = path.with_suffix(".jsonl.gz")
     if packed.exists():
-        _replace(packed, path, _decompress(packed))
+        with _naming(packed):
+            content = gzip.decompress(packed.read_bytes())
+        _replace(packed, path, content)
 
 
 def _replace(old: Path, new: Path, content: bytes) -> None:
