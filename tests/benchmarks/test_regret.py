@@ -170,6 +170,8 @@ def test_a_first_line_that_was_cut_off_is_written_again(tmp_path):
     run_unit(unit)
     whole = read_all(tmp_path)
     unit.path.write_bytes(unit.path.read_bytes()[:100])
+    planned = plan_units("sinus_linear", "random", [0], tmp_path, unit.settings)
+    assert planned == [unit]
     assert run_unit(unit) == 2
     assert read_all(tmp_path) == whole
 
@@ -493,7 +495,9 @@ def test_strategies_are_run_once(tmp_path, monkeypatch):
         return 0
 
     monkeypatch.setattr(benchmarks.__main__, "run_units", keep)
-    main([*command(tmp_path, strategies=["random", "random"]), "--block", "1"])
+    arguments = [*command(tmp_path, strategies=["random", "random"]), "--block", "1"]
+    position = arguments.index("--problems") + 1
+    main([*arguments[:position], PROBLEMS[0], *arguments[position:]])
     assert len(planned) == len(set(planned)) == 2 * len(PROBLEMS)
 
 
