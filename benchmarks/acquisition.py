@@ -148,12 +148,12 @@ def optimise(acqf, domain: RobustDomain) -> None:
         acqf: The acquisition function.
         domain: The domain.
     """
-    if domain.theta_choices is None:
+    if domain.theta.choices is None:
         optimize_acqf(acqf, domain.bounds, q=1, **RESTARTS)
         return
-    columns = domain.uncontrollable
+    columns = domain.theta.columns
     fixed = [
-        dict(zip(columns, row, strict=True)) for row in domain.theta_choices.tolist()
+        dict(zip(columns, row, strict=True)) for row in domain.theta.choices.tolist()
     ]
     # The same number of starting points in all, spread over the thetas.
     optimize_acqf_mixed(
@@ -174,16 +174,16 @@ def worst_case_improvement(domain: RobustDomain, t: int, samples: int) -> None:
         t: The number of observations.
         samples: Ignored.
     """
-    thetas = domain.theta_choices
+    thetas = domain.theta.choices
     if thetas is None:
-        thetas = domain.sample_theta(20, seed=0)
+        thetas = domain.theta.sample(20, seed=0)
     model = make_model(domain, t, AppendFeatures(feature_set=thetas))
     # The transform appends in evaluation mode only: it is given x alone.
     x, _ = domain.split(domain.sample(t, seed=0))
     acqf = qLogNoisyExpectedImprovement(
         model, X_baseline=x, objective=WorstCase(n_w=len(thetas)), prune_baseline=True
     )
-    optimize_acqf(acqf, domain.x_bounds, q=1, **RESTARTS)
+    optimize_acqf(acqf, domain.x.bounds, q=1, **RESTARTS)
 
 
 def stable_opt(domain: RobustDomain, t: int, samples: int) -> None:

@@ -54,11 +54,11 @@ def robust_optimum(problem: RobustTestProblem) -> tuple[Tensor, Tensor]:
         The ``d_x`` tensor ``x*`` and the worst-case value.
     """
     domain = problem.domain
-    if domain.x_choices is not None:
-        values = problem.worst_case_value(domain.x_choices)
-        return domain.x_choices[values.argmin()], values.min()
-    lower, upper = domain.x_bounds
-    num = POINTS[domain.x_dim]
+    if domain.x.choices is not None:
+        values = problem.worst_case_value(domain.x.choices)
+        return domain.x.choices[values.argmin()], values.min()
+    lower, upper = domain.x.bounds
+    num = POINTS[domain.x.dim]
     points = grid(lower, upper, num)
     values = torch.cat([problem.worst_case_value(x) for x in points.split(100_000)])
     x = points[values.topk(STARTS, largest=False).indices]
@@ -107,7 +107,7 @@ def main() -> None:
         points = problem.domain.join(x, problem.theta_choices)
         by_theta = problem(points)
         active = (by_theta > value - 1e-9 * value.abs()).nonzero().squeeze(-1)
-        if len(active) == 1 and not problem.domain.x_is_finite:
+        if len(active) == 1 and not problem.domain.x.is_finite:
             x = polished(problem, x, problem.theta_choices[active[0]])
             points = problem.domain.join(x, problem.theta_choices)
             value = problem(points).max()

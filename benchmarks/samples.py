@@ -125,7 +125,7 @@ def worst_case_problem(kernel: str, dim: int, seed: int) -> dict[str, Any]:
     model = random_model(1 + dim, seed, kernel)
     samples = draw_fourier_samples(model, NUM_SAMPLES, seed=seed)
     domain = unit_domain(1, dim)
-    x = domain.sample_x(8, seed=seed)
+    x = domain.x.sample(8, seed=seed)
     solver = WorstCaseSolver(samples, domain)
     start = time.process_time()
     worst = solver(x)
@@ -197,7 +197,7 @@ def count_active(samples: Expansion, domain: RobustDomain, x: Tensor, value: Ten
     step = 1e-4
     solver = WorstCaseSolver(samples, domain)
     kinks = torch.zeros_like(value, dtype=torch.bool)
-    for column in range(domain.x_dim):
+    for column in range(domain.x.dim):
         shift = torch.zeros_like(x)
         shift[..., column] = step
         right = solver((x + shift).clamp(0, 1).unsqueeze(-2)).value.squeeze(-1)
@@ -338,8 +338,8 @@ def run_cost(quick: bool) -> Iterator[str]:
 
 def compare_paths(domain: RobustDomain, repeats: int) -> Iterator[str]:
     """The table of values against BoTorch's paths at the same points."""
-    thetas = domain.sample_theta(64, seed=0)
-    x = domain.sample_x(256, seed=0)
+    thetas = domain.theta.sample(64, seed=0)
+    x = domain.x.sample(256, seed=0)
     own = x.expand(NUM_SAMPLES, -1, -1).clone()
     pairs = domain.join(x.unsqueeze(-2), thetas).flatten(0, 1)
     yield (
@@ -452,7 +452,7 @@ def judge_nested(problems: int) -> Iterator[str]:
 
 def count_operations(model: SingleTaskGP, domain: RobustDomain) -> Iterator[str]:
     """Numbers of operations for small and large batches."""
-    columns = torch.tensor(domain.uncontrollable)
+    columns = torch.tensor(domain.theta.columns)
     sizes = ((4, 8, 16), (16, 64, 64), (64, 256, 128))
     calls: dict[str, Callable[[Expansion, Tensor, Tensor], object]] = {
         "draw_fourier_samples": lambda s, x, m: draw_fourier_samples(
@@ -474,7 +474,7 @@ def count_operations(model: SingleTaskGP, domain: RobustDomain) -> Iterator[str]
         for num_samples, b, m in sizes:
             drawn = draw_fourier_samples(model, num_samples, seed=0)
             with OperationCount() as counter:
-                call(drawn, domain.sample_x(b, seed=0), domain.sample_theta(m, seed=0))
+                call(drawn, domain.x.sample(b, seed=0), domain.theta.sample(m, seed=0))
             counts.append(str(counter.without_views))
         yield f"| `{name}` | {' | '.join(counts)} |"
 

@@ -103,7 +103,7 @@ def measure_parts(repeats: int, quick: bool) -> str:
         repeats=3 * repeats,
     )
     add("worst cases of 16 samples at 256 x", own, other, "one value of each there")
-    x, thetas = domain.sample_x(BASE.b, seed=0), domain.sample_theta(64, seed=0)
+    x, thetas = domain.x.sample(BASE.b, seed=0), domain.theta.sample(64, seed=0)
     values = samples.theta_table(thetas, domain)
     pairs = domain.join(x.unsqueeze(-2), thetas).flatten(0, 1)
     paths = draw_matheron_paths(model, torch.Size([BASE.C]))

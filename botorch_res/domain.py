@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NoReturn
 
 import torch
 from botorch.exceptions.errors import (
@@ -27,7 +27,136 @@ from botorch_res.limits import check_number, check_seed
 ROUNDING = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
+class DomainPart:
+    """One part of the domain, ``x`` or ``theta``: a box or a finite set of points.
+
+    Attributes:
+        name: The part's name, ``"x"`` or ``"theta"``.
+        columns: Its columns of ``z``.
+        index: The same as a tensor, on the domain's device.
+        bounds: The ``2 x d_part`` bounds of these columns.
+        choices: The ``n x d_part`` values that the part may take; ``None`` for a box.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[int],
+        bounds: Tensor,
+        choices: Tensor | None = None,
+    ) -> None:
+        """Check the choices and copy all tensors.
+
+        Args:
+            name: The part's name, ``"x"`` or ``"theta"``.
+            columns: Its columns of ``z``.
+            bounds: The ``2 x d`` bounds of all columns of ``z``.
+            choices: The ``n x d_part`` values that the part may take, if it is
+                restricted to a finite set.
+        """
+        self.name = name
+        self.columns = tuple(columns)
+        self.index = torch.tensor(self.columns, device=bounds.device)
+        self.bounds = bounds.index_select(-1, self.index)
+        self.choices = None if choices is None else self._checked(choices)
+
+    @property
+    def dim(self) -> int:
+        """The number of columns ``d_part``."""
+        return len(self.columns)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the part is restricted to a finite set."""
+        return self.choices is not None
+
+    def of(self, z: Tensor) -> Tensor:
+        """This part of points, or of anything with a column for each column of ``z``.
+
+        Args:
+            z: A ``batch_shape x d`` tensor.
+
+        Returns:
+            A ``batch_shape x d_part`` tensor.
+        """
+        return z.index_select(-1, self.index)
+
+    def contains(self, values: Tensor) -> Tensor:
+        """Which values belong to this part of the domain, up to rounding.
+
+        Args:
+            values: A ``batch_shape x d_part`` tensor.
+
+        Returns:
+            A ``batch_shape`` tensor of booleans.
+        """
+        _check_width(self.name, values, self.dim)
+        lower, upper = self.bounds.unbind()
+        slack = ROUNDING * (upper - lower)
+        if self.choices is None:
+            inside = (values >= lower - slack) & (values <= upper + slack)
+            return inside.all(dim=-1)
+        distance = (values.unsqueeze(-2) - self.choices).abs()
+        return (distance <= slack).all(dim=-1).any(dim=-1)
+
+    def sample(self, n: int, seed: int | None = None) -> Tensor:
+        """Draw space-filling values.
+
+        Args:
+            n: The number of values.
+            seed: The seed of the scrambled Sobol sequence.
+
+        Returns:
+            An ``n x d_part`` tensor. Choices of a finite set may repeat.
+        """
+        return _fill([self], n, seed)[0]
+
+    @property
+    def _num_free(self) -> int:
+        """The dimensions that a space-filling sequence takes for this part."""
+        return 1 if self.is_finite else self.dim
+
+    def _from_unit(self, unit: Tensor) -> Tensor:
+        """Carry ``n x _num_free`` points of the unit cube to values of this part."""
+        if self.choices is None:
+            return torch.lerp(self.bounds[0], self.bounds[1], unit)
+        index = (unit.squeeze(-1) * len(self.choices)).long()
+        # In single precision a coordinate may round up to one.
+        return self.choices[index.clamp_max(len(self.choices) - 1)]
+
+    def _checked(self, choices: Tensor) -> Tensor:
+        """A copy of the user's choices, or an error that says what is wrong."""
+        name, bounds = f"{self.name}_choices", self.bounds
+        _check_float_tensor(name, choices)
+        if (choices.dtype, choices.device) != (bounds.dtype, bounds.device):
+            raise InputDataError(
+                f"Expected `{name}` of the dtype and device of `bounds`, "
+                f"{bounds.dtype} on {bounds.device}, got {choices.dtype} on "
+                f"{choices.device}."
+            )
+        if choices.ndim != 2 or choices.shape[-1] != self.dim or len(choices) < 1:
+            raise BotorchTensorDimensionError(
+                f"Expected `{name}` of shape n x {self.dim} (one column for each of "
+                f"the columns {list(self.columns)} of z) with n of at least 1, got "
+                f"shape {tuple(choices.shape)}."
+            )
+        lower, upper = bounds
+        outside = ~((choices >= lower) & (choices <= upper)).all(dim=-1)
+        if outside.any():
+            row = int(outside.nonzero()[0])
+            raise InputDataError(
+                f"Expected `{name}` within the bounds {lower.tolist()} to "
+                f"{upper.tolist()}, got {choices[row].tolist()} in row {row}."
+            )
+        unique, counts = choices.unique(dim=0, return_counts=True)
+        if len(unique) < len(choices):
+            raise InputDataError(
+                f"Expected distinct rows in `{name}`, got "
+                f"{unique[counts.argmax()].tolist()} {int(counts.max())} times."
+            )
+        return choices.detach().clone()
+
+
 class RobustDomain:
     r"""The domain of ``min over x, max over theta`` of ``f(z)``, ``z = (x, theta)``.
 
@@ -36,89 +165,63 @@ class RobustDomain:
     ``uncontrollable``, in the order in which they are listed. All tensors are copies:
     later changes of the arguments do not reach the domain.
 
-    Args:
-        bounds: A ``2 x d`` tensor of lower and upper bounds of every column.
-        uncontrollable: The indices of the uncontrollable columns, each in
-            ``0, ..., d - 1``, at least one of them and not all.
-        x_choices: An ``n_x x d_x`` tensor of the values that ``x`` may take, if it is
-            restricted to a finite set, otherwise ``None``.
-        theta_choices: An ``n_theta x d_theta`` tensor of the values that ``theta`` may
-            take, if it is restricted to a finite set, otherwise ``None``.
-
-    Example:
-        >>> bounds = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
-        >>> domain = RobustDomain(bounds, uncontrollable=[1])
-        >>> x, theta = domain.split(domain.sample(4, seed=0))
+    Attributes:
+        bounds: The ``2 x d`` bounds of every column of ``z``.
+        x: The controllable part.
+        theta: The uncontrollable part.
     """
 
     bounds: Tensor
-    uncontrollable: Sequence[int]
-    x_choices: Tensor | None = None
-    theta_choices: Tensor | None = None
-    controllable: tuple[int, ...] = field(init=False)
-    _x_columns: Tensor = field(init=False, repr=False)
-    _theta_columns: Tensor = field(init=False, repr=False)
-    _z_columns: Tensor = field(init=False, repr=False)
+    x: DomainPart
+    theta: DomainPart
+    _order: Tensor
 
-    def __post_init__(self) -> None:
-        bounds = _validated_bounds(self.bounds)
-        uncontrollable = _validated_columns(self.uncontrollable, bounds.shape[-1])
-        controllable = tuple(
-            i for i in range(bounds.shape[-1]) if i not in uncontrollable
+    def __init__(
+        self,
+        bounds: Tensor,
+        uncontrollable: Sequence[int],
+        x_choices: Tensor | None = None,
+        theta_choices: Tensor | None = None,
+    ) -> None:
+        """Check the arguments and make the two parts.
+
+        Args:
+            bounds: A ``2 x d`` tensor of lower and upper bounds of every column.
+            uncontrollable: The indices of the uncontrollable columns, each in
+                ``0, ..., d - 1``, at least one of them and not all.
+            x_choices: An ``n_x x d_x`` tensor of the values that ``x`` may take, if it
+                is restricted to a finite set, otherwise ``None``.
+            theta_choices: An ``n_theta x d_theta`` tensor of the values that ``theta``
+                may take, if it is restricted to a finite set, otherwise ``None``.
+
+        Example:
+            >>> bounds = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
+            >>> domain = RobustDomain(bounds, uncontrollable=[1])
+            >>> x, theta = domain.split(domain.sample(4, seed=0))
+        """
+        bounds = _validated_bounds(bounds)
+        columns = _validated_columns(uncontrollable, bounds.shape[-1])
+        others = [i for i in range(bounds.shape[-1]) if i not in columns]
+        x = DomainPart("x", others, bounds, x_choices)
+        theta = DomainPart("theta", columns, bounds, theta_choices)
+        order = torch.cat([x.index, theta.index]).argsort()
+        vars(self).update(bounds=bounds, x=x, theta=theta, _order=order)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: what has looked at a domain relies on it."""
+        raise AttributeError(f"A RobustDomain cannot be changed, got a new `{name}`.")
+
+    def __repr__(self) -> str:
+        """The arguments from which the domain can be made again."""
+        return (
+            f"RobustDomain({self.bounds}, {list(self.theta.columns)}, "
+            f"x_choices={self.x.choices}, theta_choices={self.theta.choices})"
         )
-        columns = torch.tensor(controllable + uncontrollable, device=bounds.device)
-        x_columns, theta_columns = columns.split(
-            [len(controllable), len(uncontrollable)]
-        )
-        for name, value in (
-            ("bounds", bounds),
-            ("uncontrollable", uncontrollable),
-            ("controllable", controllable),
-            ("_x_columns", x_columns),
-            ("_theta_columns", theta_columns),
-            ("_z_columns", columns.argsort()),
-            ("x_choices", _validated_choices("x", self.x_choices, bounds, x_columns)),
-            (
-                "theta_choices",
-                _validated_choices("theta", self.theta_choices, bounds, theta_columns),
-            ),
-        ):
-            object.__setattr__(self, name, value)
 
     @property
     def dim(self) -> int:
         """The number of columns ``d`` of ``z``."""
         return self.bounds.shape[-1]
-
-    @property
-    def x_dim(self) -> int:
-        """The number of controllable columns ``d_x``."""
-        return len(self.controllable)
-
-    @property
-    def theta_dim(self) -> int:
-        """The number of uncontrollable columns ``d_theta``."""
-        return len(self.uncontrollable)
-
-    @property
-    def x_bounds(self) -> Tensor:
-        """The ``2 x d_x`` bounds of the controllable columns."""
-        return self.bounds.index_select(-1, self._x_columns)
-
-    @property
-    def theta_bounds(self) -> Tensor:
-        """The ``2 x d_theta`` bounds of the uncontrollable columns."""
-        return self.bounds.index_select(-1, self._theta_columns)
-
-    @property
-    def x_is_finite(self) -> bool:
-        """Whether ``x`` is restricted to the finite set ``x_choices``."""
-        return self.x_choices is not None
-
-    @property
-    def theta_is_finite(self) -> bool:
-        """Whether ``theta`` is restricted to the finite set ``theta_choices``."""
-        return self.theta_choices is not None
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Split points into their controllable and uncontrollable parts.
@@ -131,10 +234,7 @@ class RobustDomain:
             tensor ``theta``.
         """
         _check_width("z", z, self.dim)
-        return (
-            z.index_select(-1, self._x_columns),
-            z.index_select(-1, self._theta_columns),
-        )
+        return self.x.of(z), self.theta.of(z)
 
     def join(self, x: Tensor, theta: Tensor) -> Tensor:
         """Join controllable and uncontrollable parts into points; inverts ``split``.
@@ -147,8 +247,8 @@ class RobustDomain:
             The ``batch_shape x d`` tensor ``z``, where ``batch_shape`` is
             ``batch_shape_x`` and ``batch_shape_theta`` broadcast together.
         """
-        _check_width("x", x, self.x_dim)
-        _check_width("theta", theta, self.theta_dim)
+        _check_width("x", x, self.x.dim)
+        _check_width("theta", theta, self.theta.dim)
         try:
             batch_shape = torch.broadcast_shapes(x.shape[:-1], theta.shape[:-1])
         except RuntimeError as error:
@@ -156,34 +256,8 @@ class RobustDomain:
                 "The batch shapes of `x` and `theta` must broadcast, got "
                 f"{tuple(x.shape[:-1])} and {tuple(theta.shape[:-1])}."
             ) from error
-        columns = torch.cat(
-            [x.expand(*batch_shape, -1), theta.expand(*batch_shape, -1)], dim=-1
-        )
-        return columns.index_select(-1, self._z_columns)
-
-    def contains_x(self, x: Tensor) -> Tensor:
-        """Which controllable parts belong to the domain, up to rounding.
-
-        Args:
-            x: A ``batch_shape x d_x`` tensor.
-
-        Returns:
-            A ``batch_shape`` tensor of booleans.
-        """
-        _check_width("x", x, self.x_dim)
-        return _contains(x, self.x_bounds, self.x_choices)
-
-    def contains_theta(self, theta: Tensor) -> Tensor:
-        """Which uncontrollable parts belong to the domain, up to rounding.
-
-        Args:
-            theta: A ``batch_shape x d_theta`` tensor.
-
-        Returns:
-            A ``batch_shape`` tensor of booleans.
-        """
-        _check_width("theta", theta, self.theta_dim)
-        return _contains(theta, self.theta_bounds, self.theta_choices)
+        parts = [part.expand(*batch_shape, -1) for part in (x, theta)]
+        return torch.cat(parts, dim=-1).index_select(-1, self._order)
 
     def all_pairs(self) -> Tensor:
         """List every point of a domain in which both parts are finite.
@@ -191,41 +265,17 @@ class RobustDomain:
         Returns:
             An ``n_x x n_theta x d`` tensor of all points ``(x, theta)``.
         """
-        if self.x_choices is None or self.theta_choices is None:
+        if self.x.choices is None or self.theta.choices is None:
             missing = [
-                name
-                for name in ("x_choices", "theta_choices")
-                if getattr(self, name) is None
+                f"{part.name}_choices"
+                for part in (self.x, self.theta)
+                if not part.is_finite
             ]
             raise UnsupportedError(
                 "Only a domain with finite `x_choices` and `theta_choices` has a list "
                 f"of all its points; this one has no {' and no '.join(missing)}."
             )
-        return self.join(self.x_choices.unsqueeze(-2), self.theta_choices)
-
-    def sample_x(self, n: int, seed: int | None = None) -> Tensor:
-        """Draw space-filling controllable parts.
-
-        Args:
-            n: The number of points.
-            seed: The seed of the scrambled Sobol sequence.
-
-        Returns:
-            An ``n x d_x`` tensor. Choices of a finite set may repeat.
-        """
-        return self._fill([(self.x_bounds, self.x_choices)], n, seed)[0]
-
-    def sample_theta(self, n: int, seed: int | None = None) -> Tensor:
-        """Draw space-filling uncontrollable parts.
-
-        Args:
-            n: The number of points.
-            seed: The seed of the scrambled Sobol sequence.
-
-        Returns:
-            An ``n x d_theta`` tensor. Choices of a finite set may repeat.
-        """
-        return self._fill([(self.theta_bounds, self.theta_choices)], n, seed)[0]
+        return self.join(self.x.choices.unsqueeze(-2), self.theta.choices)
 
     def sample(self, n: int, seed: int | None = None) -> Tensor:
         """Draw points that fill the space of ``z`` jointly.
@@ -237,12 +287,7 @@ class RobustDomain:
         Returns:
             An ``n x d`` tensor. Choices of a finite set may repeat.
         """
-        parts = [
-            (self.x_bounds, self.x_choices),
-            (self.theta_bounds, self.theta_choices),
-        ]
-        x, theta = self._fill(parts, n, seed)
-        return self.join(x, theta)
+        return self.join(*_fill([self.x, self.theta], n, seed))
 
     def to(
         self, dtype: torch.dtype | None = None, device: torch.device | str | None = None
@@ -258,77 +303,35 @@ class RobustDomain:
         """
         return RobustDomain(
             self.bounds.to(dtype=dtype, device=device),
-            self.uncontrollable,
+            self.theta.columns,
             *(
-                None if choices is None else choices.to(dtype=dtype, device=device)
-                for choices in (self.x_choices, self.theta_choices)
+                None
+                if part.choices is None
+                else part.choices.to(dtype=dtype, device=device)
+                for part in (self.x, self.theta)
             ),
         )
 
-    def _fill(
-        self, parts: list[tuple[Tensor, Tensor | None]], n: int, seed: int | None
-    ) -> list[Tensor]:
-        """Draw one Sobol sequence over several parts.
 
-        A box takes one dimension of the sequence for each of its columns; a finite set
-        takes a single dimension, which is cut into as many equal pieces as there are
-        choices, so that all choices are drawn about equally often.
+def _fill(parts: list[DomainPart], n: int, seed: int | None) -> list[Tensor]:
+    """Draw ``n`` values of each part from one Sobol sequence.
 
-        Args:
-            parts: The ``2 x d_part`` bounds and the choices, if any, of each part.
-            n: The number of points.
-            seed: The seed of the sequence.
-
-        Returns:
-            An ``n x d_part`` tensor for each part.
-        """
-        check_number("n", n, 1)
-        check_seed(seed)
-        seed = None if seed is None else int(seed)  # torch wants a Python int
-        widths = [
-            bounds.shape[-1] if choices is None else 1 for bounds, choices in parts
-        ]
-        unit_cube = self.bounds.new_tensor([[0.0], [1.0]]).expand(2, sum(widths))
-        unit = draw_sobol_samples(unit_cube, n=n, q=1, seed=seed).squeeze(-2)
-        filled = []
-        for u, (bounds, choices) in zip(unit.split(widths, dim=-1), parts, strict=True):
-            if choices is None:
-                filled.append(torch.lerp(bounds[0], bounds[1], u))
-            else:
-                index = (u.squeeze(-1) * len(choices)).long()
-                # In single precision a coordinate may round up to one.
-                filled.append(choices[index.clamp_max(len(choices) - 1)])
-        return filled
-
-
-def _contains(part: Tensor, bounds: Tensor, choices: Tensor | None) -> Tensor:
-    """Whether points belong to a box or a finite set.
-
-    Args:
-        part: A ``batch_shape x d_part`` tensor.
-        bounds: The ``2 x d_part`` bounds.
-        choices: The ``n x d_part`` choices, or ``None``.
-
-    Returns:
-        A ``batch_shape`` tensor of booleans.
+    A box takes one dimension of the sequence for each of its columns. A finite set
+    takes a single dimension, cut into as many equal pieces as there are choices, so
+    that all choices are drawn about equally often.
     """
-    lower, upper = bounds.unbind()
-    slack = ROUNDING * (upper - lower)
-    if choices is None:
-        return ((part >= lower - slack) & (part <= upper + slack)).all(dim=-1)
-    distance = (part.unsqueeze(-2) - choices).abs()
-    return (distance <= slack).all(dim=-1).any(dim=-1)
+    check_number("n", n, 1)
+    check_seed(seed)
+    seed = None if seed is None else int(seed)  # torch wants a Python int
+    widths = [part._num_free for part in parts]
+    unit_cube = parts[0].bounds.new_tensor([[0.0], [1.0]]).expand(2, sum(widths))
+    unit = draw_sobol_samples(unit_cube, n=n, q=1, seed=seed).squeeze(-2)
+    pieces = unit.split(widths, dim=-1)
+    return [part._from_unit(u) for part, u in zip(parts, pieces, strict=True)]
 
 
 def _validated_bounds(bounds: Tensor) -> Tensor:
-    """Check the bounds of a domain.
-
-    Args:
-        bounds: The user's bounds.
-
-    Returns:
-        A copy of the ``2 x d`` bounds.
-    """
+    """A copy of the user's bounds, or an error that says what is wrong."""
     _check_float_tensor("bounds", bounds)
     if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] < 2:
         raise BotorchTensorDimensionError(
@@ -345,15 +348,7 @@ def _validated_bounds(bounds: Tensor) -> Tensor:
 
 
 def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ...]:
-    """Check the indices of the uncontrollable columns.
-
-    Args:
-        uncontrollable: The user's indices.
-        dim: The number of columns of ``z``.
-
-    Returns:
-        The indices as plain integers.
-    """
+    """The user's columns as integers, or an error that says what is wrong."""
     expectation = (
         f"Expected `uncontrollable` to list distinct column indices from 0 to "
         f"{dim - 1}, at least one and at most {dim - 1} of them"
@@ -361,7 +356,7 @@ def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ..
     try:
         columns = tuple(operator.index(i) for i in uncontrollable)
     except TypeError as error:
-        raise TypeError(f"{expectation}, got {uncontrollable!r}.") from error
+        raise InputDataError(f"{expectation}, got {uncontrollable!r}.") from error
     for problem, found in (
         ("is empty", not columns),
         ("has an index out of range", any(not 0 <= i < dim for i in columns)),
@@ -373,62 +368,10 @@ def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ..
     return columns
 
 
-def _validated_choices(
-    part: str, choices: Tensor | None, bounds: Tensor, columns: Tensor
-) -> Tensor | None:
-    """Check the finite set of one part of the domain.
-
-    Args:
-        part: The part's name, ``"x"`` or ``"theta"``.
-        choices: The user's choices, or ``None``.
-        bounds: The ``2 x d`` bounds of the domain.
-        columns: The part's columns of ``z``.
-
-    Returns:
-        A copy of the ``n x d_part`` choices, or ``None``.
-    """
-    if choices is None:
-        return None
-    name = f"{part}_choices"
-    _check_float_tensor(name, choices)
-    if (choices.dtype, choices.device) != (bounds.dtype, bounds.device):
-        raise InputDataError(
-            f"Expected `{name}` of the dtype and device of `bounds`, {bounds.dtype} on "
-            f"{bounds.device}, got {choices.dtype} on {choices.device}."
-        )
-    if choices.ndim != 2 or choices.shape[-1] != len(columns) or len(choices) < 1:
-        raise BotorchTensorDimensionError(
-            f"Expected `{name}` of shape n x {len(columns)} (one column for each of "
-            f"the columns {columns.tolist()} of z) with n of at least 1, got shape "
-            f"{tuple(choices.shape)}."
-        )
-    lower, upper = bounds.index_select(-1, columns)
-    outside = ~((choices >= lower) & (choices <= upper)).all(dim=-1)
-    if outside.any():
-        row = int(outside.nonzero()[0])
-        raise InputDataError(
-            f"Expected `{name}` within the bounds {lower.tolist()} to "
-            f"{upper.tolist()}, got {choices[row].tolist()} in row {row}."
-        )
-    unique, counts = choices.unique(dim=0, return_counts=True)
-    if len(unique) < len(choices):
-        repeated = unique[counts.argmax()].tolist()
-        raise InputDataError(
-            f"Expected distinct rows in `{name}`, got {repeated} "
-            f"{int(counts.max())} times."
-        )
-    return choices.detach().clone()
-
-
 def _check_float_tensor(name: str, value: Tensor) -> None:
-    """Raise unless an argument is a tensor of floats.
-
-    Args:
-        name: The argument's name.
-        value: Its value.
-    """
+    """Raise unless an argument is a tensor of floats."""
     if not isinstance(value, Tensor):
-        raise TypeError(f"Expected `{name}` to be a tensor, got {value!r}.")
+        raise InputDataError(f"Expected `{name}` to be a tensor, got {value!r}.")
     if not value.is_floating_point():
         raise InputDataError(
             f"Expected `{name}` to hold floats, for example torch.double, got "
@@ -437,13 +380,7 @@ def _check_float_tensor(name: str, value: Tensor) -> None:
 
 
 def _check_width(name: str, value: Tensor, width: int) -> None:
-    """Raise unless the last dimension of a tensor has the expected size.
-
-    Args:
-        name: The argument's name.
-        value: Its value.
-        width: The expected number of columns.
-    """
+    """Raise unless a tensor has the expected number of columns."""
     if value.ndim < 1 or value.shape[-1] != width:
         raise BotorchTensorDimensionError(
             f"Expected `{name}` of shape batch_shape x {width}, got shape "

@@ -74,8 +74,8 @@ class Problem:
             *(
                 part if choices is None else choices[torch.arange(n) % len(choices)]
                 for part, choices in (
-                    (x, self.domain.x_choices),
-                    (theta, self.domain.theta_choices),
+                    (x, self.domain.x.choices),
+                    (theta, self.domain.theta.choices),
                 )
             )
         )
@@ -84,7 +84,7 @@ class Problem:
         t = 3 + self.seed % 8
         unit = self.uniform(*self.batch, t, self.dim)
         X = torch.lerp(*self.domain.bounds, unit)
-        if self.domain.x_choices is not None and self.domain.theta_choices is not None:
+        if self.domain.x.choices is not None and self.domain.theta.choices is not None:
             pairs = self.domain.all_pairs().flatten(0, 1)
             X = pairs[(unit[..., 0] * len(pairs)).long()]
         Y = 3.0 + 2.0 * torch.sin(3.0 * unit.sum(-1, keepdim=True) + self.seed)

@@ -352,7 +352,7 @@ class TestTasks:
         assert not maximize
         layers, size, load = space.parameters
         assert size.values == (0.5, 1.0, 1.5, 2.0, 2.5)
-        assert len(space.domain.x_choices) == 20
+        assert len(space.domain.x.choices) == 20
         assert layers.integer
         assert layers.values == (1.0, 2.0, 3.0, 4.0)
         assert (load.log, load.uncontrollable, load.values) == (True, True, None)

@@ -43,8 +43,8 @@ class TestSplitAndJoin:
         uncontrollable, z = case
         domain = unit_domain(z.shape[-1], uncontrollable)
         x, theta = domain.split(z)
-        assert x.shape == (*z.shape[:-1], domain.x_dim)
-        assert theta.shape == (*z.shape[:-1], domain.theta_dim)
+        assert x.shape == (*z.shape[:-1], domain.x.dim)
+        assert theta.shape == (*z.shape[:-1], domain.theta.dim)
         assert torch.equal(domain.join(x, theta), z)
 
     @given(columns_and_points())
@@ -53,8 +53,8 @@ class TestSplitAndJoin:
         domain = unit_domain(z.shape[-1], uncontrollable)
         x, theta = domain.split(z)
         controllable = sorted(set(range(z.shape[-1])) - set(uncontrollable))
-        assert domain.controllable == tuple(controllable)
-        assert domain.uncontrollable == tuple(uncontrollable)
+        assert domain.x.columns == tuple(controllable)
+        assert domain.theta.columns == tuple(uncontrollable)
         for j, column in enumerate(uncontrollable):
             assert torch.equal(theta[..., j], z[..., column])
         for j, column in enumerate(controllable):
@@ -62,9 +62,9 @@ class TestSplitAndJoin:
 
     def test_bounds_follow_the_columns(self):
         domain = RobustDomain(BOUNDS, [2, 0])
-        assert domain.theta_bounds.tolist() == [[0.0, -1.0], [0.5, 1.0]]
-        assert domain.x_bounds.tolist() == [[10.0], [20.0]]
-        assert (domain.dim, domain.x_dim, domain.theta_dim) == (3, 1, 2)
+        assert domain.theta.bounds.tolist() == [[0.0, -1.0], [0.5, 1.0]]
+        assert domain.x.bounds.tolist() == [[10.0], [20.0]]
+        assert (domain.dim, domain.x.dim, domain.theta.dim) == (3, 1, 2)
 
     def test_join_broadcasts(self):
         domain = RobustDomain(BOUNDS, [1])
@@ -111,13 +111,7 @@ class TestSplitAndJoin:
     def test_stays_on_the_device(self, device, requires_grad):
         domain = RobustDomain(BOUNDS, [1])
         with FakeTensorMode():
-            # The constructor reads values, which fake tensors do not have: move the
-            # columns of a finished domain.
-            for name in ("_x_columns", "_theta_columns", "_z_columns"):
-                columns = torch.empty(
-                    getattr(domain, name).shape, dtype=torch.long, device=device
-                )
-                object.__setattr__(domain, name, columns)
+            domain = on_fake_device(domain, device)
             z = torch.empty(5, 3, device=device, requires_grad=requires_grad)
             joined = domain.join(*domain.split(z))
             assert joined.device.type == device
@@ -133,8 +127,8 @@ class TestKinds:
         for x_choices in (None, X_CHOICES):
             for theta_choices in (None, THETA_CHOICES):
                 domain = RobustDomain(BOUNDS, [2], x_choices, theta_choices)
-                assert domain.x_is_finite == (x_choices is not None)
-                assert domain.theta_is_finite == (theta_choices is not None)
+                assert domain.x.is_finite == (x_choices is not None)
+                assert domain.theta.is_finite == (theta_choices is not None)
 
     def test_all_pairs(self):
         pairs = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES).all_pairs()
@@ -154,24 +148,24 @@ class TestContains:
     def test_box(self):
         domain = RobustDomain(BOUNDS, [2])
         x = torch.tensor([[-1.0, 20.0], [0.0, 9.9], [1.0 + 1e-9, 10.0], [1.1, 12.0]])
-        assert domain.contains_x(x.double()).tolist() == [True, False, True, False]
+        assert domain.x.contains(x.double()).tolist() == [True, False, True, False]
         theta = torch.tensor([[[0.0]], [[0.51]]])
-        assert domain.contains_theta(theta).tolist() == [[True], [False]]
+        assert domain.theta.contains(theta).tolist() == [[True], [False]]
 
     def test_finite_sets(self):
         domain = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES)
         # The second has each of its columns in the set, but not together.
         x = torch.tensor([[0.5, 12.0], [0.5, 11.0], [0.5 + 1e-7, 12.0]]).double()
-        assert domain.contains_x(x).tolist() == [True, False, True]
-        assert domain.contains_theta(THETA_CHOICES).all()
-        assert not domain.contains_theta(THETA_CHOICES + 0.01).any()
+        assert domain.x.contains(x).tolist() == [True, False, True]
+        assert domain.theta.contains(THETA_CHOICES).all()
+        assert not domain.theta.contains(THETA_CHOICES + 0.01).any()
 
     def test_wrong_widths(self):
         domain = RobustDomain(BOUNDS, [2])
         with pytest.raises(BotorchTensorDimensionError, match=r"`x` .*\(3,\)"):
-            domain.contains_x(torch.zeros(3))
+            domain.x.contains(torch.zeros(3))
         with pytest.raises(BotorchTensorDimensionError, match=r"`theta` .*\(3,\)"):
-            domain.contains_theta(torch.zeros(3))
+            domain.theta.contains(torch.zeros(3))
 
 
 class TestSampling:
@@ -186,7 +180,7 @@ class TestSampling:
         for i, j in ((0, 1), (0, 2), (1, 2)):
             counts = torch.bincount(cells[:, i] * 4 + cells[:, j], minlength=16)
             assert counts.tolist() == [16] * 16
-        x, theta = domain.sample_x(8, seed=1), domain.sample_theta(8, seed=1)
+        x, theta = domain.x.sample(8, seed=1), domain.theta.sample(8, seed=1)
         assert x.shape == (8, 2)
         assert theta.shape == (8, 1)
         assert (theta >= 10).all()
@@ -196,14 +190,14 @@ class TestSampling:
     def test_finite_sets_are_drawn_evenly(self, dtype):
         domain = RobustDomain(BOUNDS, [2], X_CHOICES, THETA_CHOICES).to(dtype)
         x, theta = domain.split(domain.sample(96, seed=3))
-        assert domain.x_choices.dtype == x.dtype == dtype
-        for part, choices in ((x, domain.x_choices), (theta, domain.theta_choices)):
+        assert domain.x.choices.dtype == x.dtype == dtype
+        for part, choices in ((x, domain.x.choices), (theta, domain.theta.choices)):
             hits = (part.unsqueeze(-2) == choices).all(-1)
             assert hits.sum(-1).tolist() == [1] * 96
             expected = 96 / len(choices)
             assert (hits.sum(0) - expected).abs().max() <= 2
-        assert domain.sample_x(5, seed=0).shape == (5, 2)
-        assert domain.sample_theta(5, seed=0).shape == (5, 1)
+        assert domain.x.sample(5, seed=0).shape == (5, 2)
+        assert domain.theta.sample(5, seed=0).shape == (5, 1)
 
     def test_finite_theta_and_box_are_filled_jointly(self):
         domain = RobustDomain(BOUNDS, [2], theta_choices=THETA_CHOICES)
@@ -236,7 +230,7 @@ class TestTravel:
         bounds.zero_()
         choices.zero_()
         assert torch.equal(domain.bounds, BOUNDS)
-        assert torch.equal(domain.theta_choices, THETA_CHOICES)
+        assert torch.equal(domain.theta.choices, THETA_CHOICES)
         with pytest.raises(AttributeError):
             domain.bounds = bounds
 
@@ -251,14 +245,18 @@ class TestTravel:
         assert single.all_pairs().dtype == torch.float
         assert single.to(device="cpu").bounds.dtype == torch.float
         assert domain.bounds.dtype == torch.double
-        assert RobustDomain(BOUNDS, [2]).to(torch.float).x_choices is None
+        assert RobustDomain(BOUNDS, [2]).to(torch.float).x.choices is None
 
 
 class TestBadInput:
     @pytest.mark.parametrize(
         ("bounds", "error", "message"),
         [
-            ([[0, 0], [1, 1]], TypeError, r"`bounds` to be a tensor, got \[\[0, 0\]"),
+            (
+                [[0, 0], [1, 1]],
+                InputDataError,
+                r"`bounds` to be a tensor, got \[\[0, 0\]",
+            ),
             (
                 torch.tensor([[0, 0], [1, 1]]),
                 InputDataError,
@@ -305,8 +303,8 @@ class TestBadInput:
             ([1, 1], InputDataError, r"\[1, 1\] repeats an index"),
             ([], InputDataError, r"\[\] is empty"),
             ([2, 0, 1], InputDataError, r"\[2, 0, 1\] leaves no column controllable"),
-            (1, TypeError, r"`uncontrollable` to list .*got 1\.$"),
-            ([0.5], TypeError, r"`uncontrollable` to list .*got \[0\.5\]"),
+            (1, InputDataError, r"`uncontrollable` to list .*got 1\.$"),
+            ([0.5], InputDataError, r"`uncontrollable` to list .*got \[0\.5\]"),
         ],
     )
     def test_uncontrollable(self, uncontrollable, error, message):
@@ -317,7 +315,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("choices", "error", "message"),
         [
-            ([[0.0]], TypeError, r"`{}_choices` to be a tensor, got \[\[0\.0\]\]"),
+            ([[0.0]], InputDataError, r"`{}_choices` to be a tensor, got \[\[0\.0\]\]"),
             (torch.tensor([[0]]), InputDataError, r"`{}_choices` to hold floats"),
             (
                 torch.tensor([[0.0]], dtype=torch.float),

@@ -191,12 +191,12 @@ def _assemble_domain(
                 "parameters and leave these options out."
             )
         choices = {
-            "x_choices": _product(box.controllable, discrete_choices),
-            "theta_choices": _product(box.uncontrollable, discrete_choices),
+            "x_choices": _product(box.x.columns, discrete_choices),
+            "theta_choices": _product(box.theta.columns, discrete_choices),
         }
     return RobustDomain(
         box.bounds,
-        box.uncontrollable,
+        box.theta.columns,
         **{
             name: None if choice is None else torch.tensor(choice, dtype=torch.double)
             for name, choice in choices.items()
@@ -292,8 +292,8 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
     extents = [
         part if choices is None else torch.stack(choices.aminmax(dim=0))
         for part, choices in (
-            (domain.x_bounds, domain.x_choices),
-            (domain.theta_bounds, domain.theta_choices),
+            (domain.x.bounds, domain.x.choices),
+            (domain.theta.bounds, domain.theta.choices),
         )
     ]
     extent = domain.join(*extents).to(bounds)
@@ -321,8 +321,8 @@ def _check_observed(domain: RobustDomain, X: Tensor) -> None:
     domain = domain.to(dtype=X.dtype, device=X.device)
     x, theta = domain.split(X)
     for name, choices, inside in (
-        ("x_choices", domain.x_choices, domain.contains_x(x)),
-        ("theta_choices", domain.theta_choices, domain.contains_theta(theta)),
+        ("x_choices", domain.x.choices, domain.x.contains(x)),
+        ("theta_choices", domain.theta.choices, domain.theta.contains(theta)),
     ):
         if choices is not None and len(X) > 0 and not inside.any():
             raise InputDataError(

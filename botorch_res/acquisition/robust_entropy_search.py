@@ -334,7 +334,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         partners, worst_value, _ = self._worst_cases(points, num_branches=1)
         partners, worst_value = partners.squeeze(-3), worst_value.squeeze(-2)
         x, theta = self.domain.split(points)
-        x_inside = self.domain.contains_x(x)
+        x_inside = self.domain.x.contains(x)
         self._update_optima(torch.where(x_inside, worst_value, math.inf), partners)
         optimal = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
         # What lies outside of the domain obeys neither the worst case nor the optimum.
@@ -347,7 +347,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             partners = self.view.transform_inputs(partners)
             mean, covariance = process.joint_posterior(partners)
         else:
-            inside = self.domain.contains_theta(theta)
+            inside = self.domain.theta.contains(theta)
             at_theta = torch.where(inside, worst_value, math.inf)
             upper = torch.cat([at_theta, worst_value], dim=-1)
             lower = torch.cat([torch.full_like(lower, -math.inf), lower], dim=-1)

@@ -60,13 +60,13 @@ def maximize(
     Returns:
         The ``S x d`` best points and their ``S`` values.
     """
-    if domain.x_is_finite and domain.theta_is_finite:
+    if domain.x.is_finite and domain.theta.is_finite:
         pairs = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
         candidates = pairs.expand(-1, num_members, -1)
         values = evaluate(function, candidates, rows)
-    elif domain.x_is_finite or domain.theta_is_finite:
+    elif domain.x.is_finite or domain.theta.is_finite:
         candidates = make_starts()
-        held = domain.controllable if domain.x_is_finite else domain.uncontrollable
+        held = domain.x.columns if domain.x.is_finite else domain.theta.columns
         count = max(1, max_choices // len(candidates))
         rounds = (num_rounds + 1) // NUM_EXCHANGES
         for _ in range(NUM_EXCHANGES):
@@ -130,7 +130,7 @@ def put_optima_first(
     other = (index % 2 == 1).unsqueeze(-1)
     parts = []
     for finite, of_base, of_moved, of_filling in zip(
-        (domain.x_is_finite, domain.theta_is_finite),
+        (domain.x.is_finite, domain.theta.is_finite),
         domain.split(base),
         domain.split(moved),
         domain.split(filling),
@@ -206,11 +206,11 @@ def _best_choice(
         ``n x S x d`` points, each with the best choice for its continuous part.
     """
     x, theta = (part.unsqueeze(1) for part in domain.split(candidates))
-    if domain.x_choices is not None:
-        x = _nearest(domain.x_choices, x, domain.x_bounds, count)
+    if domain.x.choices is not None:
+        x = _nearest(domain.x.choices, x, domain.x.bounds, count)
     else:
-        assert domain.theta_choices is not None
-        theta = _nearest(domain.theta_choices, theta, domain.theta_bounds, count)
+        assert domain.theta.choices is not None
+        theta = _nearest(domain.theta.choices, theta, domain.theta.bounds, count)
     points = domain.join(x, theta)
     values = evaluate(function, points.flatten(0, 1), rows)
     best = values.unflatten(0, points.shape[:2]).argmax(dim=1, keepdim=True)

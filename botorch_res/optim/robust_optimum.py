@@ -89,14 +89,14 @@ def robust_optimum(
     )
     if initial_x is not None:
         check_tensor(initial_x=initial_x)
-        if not bool(domain.contains_x(initial_x).all()):
+        if not bool(domain.x.contains(initial_x).all()):
             raise InputDataError(
                 f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
             )
     solver = WorstCaseSolver(function, domain, effort)
     with torch.no_grad():
-        if domain.x_choices is not None:
-            return _best([(domain.x_choices, solver(domain.x_choices))])
+        if domain.x.choices is not None:
+            return _best([(domain.x.choices, solver(domain.x.choices))])
         candidates, spacing, typical_starts = _candidates(solver, effort)
         if initial_x is not None:
             candidates = torch.cat([candidates, initial_x])
@@ -167,16 +167,16 @@ def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor,
         more if the functions are rough.
     """
     domain = solver.domain
-    bounds = domain.x_bounds
+    bounds = domain.x.bounds
     width = bounds[1] - bounds[0]
     max_points = round(4096 * effort)
     scale = solver.lengthscale(solver.x_columns)
     counts = grid_counts(scale, width, 3.75 * effort, max_points)
     num_starts = round(math.prod(0.5 + 0.25 * n for n in counts))
-    num_starts = min(max(4, num_starts), 16 * domain.x_dim)
-    if domain.x_dim > MAX_GRID_DIMENSION:
-        spacing = width * max_points ** (-1.0 / domain.x_dim)
-        points = (domain.sample_x(max_points, seed=0) - bounds[0]) / width
+    num_starts = min(max(4, num_starts), 16 * domain.x.dim)
+    if domain.x.dim > MAX_GRID_DIMENSION:
+        spacing = width * max_points ** (-1.0 / domain.x.dim)
+        points = (domain.x.sample(max_points, seed=0) - bounds[0]) / width
         if scale is not None:  # the same points in whatever order the columns are
             points = points.index_select(-1, (width / scale).argsort().argsort())
         return bounds[0] + width * points, spacing, num_starts
@@ -225,8 +225,8 @@ def _descend(
     Returns:
         ``sample_shape x k x d_x`` points.
     """
-    lower, upper = solver.domain.x_bounds
-    num_branches = max(4, solver.domain.x_dim + 2)
+    lower, upper = solver.domain.x.bounds
+    num_branches = max(4, solver.domain.x.dim + 2)
     radius = radius.expand(x.shape)
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
     branches = solver.local(x, num_branches, known)

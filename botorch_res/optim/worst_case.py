@@ -94,16 +94,16 @@ class WorstCaseSolver:
                 f"Expected a `domain` of the function's dtype {dtypes.pop()}, got "
                 f"{domain.bounds.dtype}; use `domain.to(dtype)`."
             )
-        bounds = domain.theta_bounds
+        bounds = domain.theta.bounds
         self.lower, self.width = bounds[0], bounds[1] - bounds[0]
         device = bounds.device
-        self.x_columns = torch.tensor(domain.controllable, device=device)
-        self.theta_columns = torch.tensor(domain.uncontrollable, device=device)
+        self.x_columns = torch.tensor(domain.x.columns, device=device)
+        self.theta_columns = torch.tensor(domain.theta.columns, device=device)
         self.all_columns = torch.cat([self.x_columns, self.theta_columns])
         self.z_columns = self.all_columns.argsort()
-        self.unit = torch.cat([torch.ones_like(domain.x_bounds[0]), self.width])
-        if domain.theta_choices is not None:
-            self.thetas = domain.theta_choices
+        self.unit = torch.cat([torch.ones_like(domain.x.bounds[0]), self.width])
+        if domain.theta.choices is not None:
+            self.thetas = domain.theta.choices
         else:
             scale = self.lengthscale(self.theta_columns)
             self.search = BoxSearch(
@@ -159,7 +159,7 @@ class WorstCaseSolver:
         if not (x.requires_grad and torch.is_grad_enabled()):
             return found
         points = torch.cat([found.theta, found.valley], dim=-2)
-        branch = self.differentiate(x.detach(), points, self.domain.theta_is_finite)
+        branch = self.differentiate(x.detach(), points, self.domain.theta.is_finite)
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
         slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
@@ -209,7 +209,7 @@ class WorstCaseSolver:
             Those in the domain.
         """
         return (
-            values if self.domain.theta_is_finite else self.search.grid.inside(values)
+            values if self.domain.theta.is_finite else self.search.grid.inside(values)
         )
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -233,10 +233,10 @@ class WorstCaseSolver:
             x: The controllable parts.
         """
         shape = self.function.sample_shape
-        if x.shape[-1:] != (self.domain.x_dim,) or not self.function.accepts(x):
+        if x.shape[-1:] != (self.domain.x.dim,) or not self.function.accepts(x):
             raise BotorchTensorDimensionError(
                 f"Expected `x` of shape b x d_x or {tuple(shape)} x b x d_x with d_x = "
-                f"{self.domain.x_dim}, got shape {tuple(x.shape)}."
+                f"{self.domain.x.dim}, got shape {tuple(x.shape)}."
             )
 
     def _search(self, x: Tensor, num_branches: int) -> Maxima:
@@ -250,7 +250,7 @@ class WorstCaseSolver:
             The local worst cases.
         """
         values = self.table(x)
-        if self.domain.theta_is_finite:
+        if self.domain.theta.is_finite:
             value, index = values.topk(min(num_branches, len(self.thetas)), dim=-1)
             more = (0, num_branches - value.shape[-1])
             value = pad(value, more, value=-torch.inf)
@@ -273,7 +273,7 @@ class WorstCaseSolver:
         Returns:
             Whether theta is one of so few.
         """
-        return self.domain.theta_is_finite and len(self.thetas) <= num_branches
+        return self.domain.theta.is_finite and len(self.thetas) <= num_branches
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
@@ -293,7 +293,7 @@ class WorstCaseSolver:
             theta = self.thetas.expand(*x.shape[:-1], *self.thetas.shape)
             return self.differentiate(x, theta, held=True)
         values = self.table(x)
-        if self.domain.theta_is_finite:
+        if self.domain.theta.is_finite:
             index = values.topk(num_branches, dim=-1).indices
             return self.differentiate(x, self.thetas[index], held=True)
         if known is not None:
@@ -305,7 +305,7 @@ class WorstCaseSolver:
         # worst case: it is held, which makes its branch a lower bound of the others.
         short = (climbers.step.abs() <= 0.1 * self.search.grid.spacing).all(dim=-1)
         step = short.unsqueeze(-1) * climbers.step
-        push = step.unsqueeze(-2) @ climbers.hessian[..., self.domain.x_dim :, :]
+        push = step.unsqueeze(-2) @ climbers.hessian[..., self.domain.x.dim :, :]
         state = Derivatives(
             climbers.value + short * climbers.gain,
             climbers.gradient + push.squeeze(-2),
@@ -371,7 +371,7 @@ class WorstCaseSolver:
         """
         if held:
             state = self._at(x, theta, self.x_derivatives)
-            shape = (*theta.shape, self.domain.x_dim)
+            shape = (*theta.shape, self.domain.x.dim)
             return Branches(theta, *state, shift=theta.new_zeros(()).expand(shape))
         theta = (theta - self.lower) / self.width
         state = self._derivatives(x, theta, self.all_derivatives)
@@ -403,14 +403,14 @@ def worst_case(
 
     Example:
         >>> samples = draw_fourier_samples(model, num_samples=16, seed=0)
-        >>> theta, value = worst_case(samples, domain.sample_x(5, seed=0), domain)
+        >>> theta, value = worst_case(samples, domain.x.sample(5, seed=0), domain)
         >>> value.shape
         torch.Size([16, 5])
     """
     solver = WorstCaseSolver(function, domain, effort)
     check_tensor(x=x)
     solver.check(x)
-    inside = domain.contains_x(x)
+    inside = domain.x.contains(x)
     if not bool(inside.all()):
         raise InputDataError(
             f"Expected `x` in the domain, got {x[~inside][0].tolist()}."

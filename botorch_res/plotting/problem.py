@@ -73,24 +73,24 @@ def plot_problem(
         >>> plot_problem(RobustBranin()).savefig("branin.png")
     """
     domain = problem.domain
-    if (domain.x_dim, domain.theta_dim) != (1, 1):
+    if (domain.x.dim, domain.theta.dim) != (1, 1):
         raise UnsupportedError(
             "Only a problem with one controllable and one uncontrollable variable can "
-            f"be drawn; {type(problem).__name__} has {domain.x_dim} and "
-            f"{domain.theta_dim}."
+            f"be drawn; {type(problem).__name__} has {domain.x.dim} and "
+            f"{domain.theta.dim}."
         )
     box = _evaluate(
         problem,
-        _equidistant(domain.x_bounds, num_x),
-        _equidistant(domain.theta_bounds, num_theta),
+        _equidistant(domain.x.bounds, num_x),
+        _equidistant(domain.theta.bounds, num_theta),
     )
     grid = box
-    if domain.x_is_finite or domain.theta_is_finite:
+    if domain.x.is_finite or domain.theta.is_finite:
         x, theta = (
             along if choices is None else choices.squeeze(-1).sort().values
             for along, choices in (
-                (box.x, domain.x_choices),
-                (box.theta, domain.theta_choices),
+                (box.x, domain.x.choices),
+                (box.theta, domain.theta.choices),
             )
         )
         grid = _evaluate(problem, x, theta)
@@ -98,7 +98,7 @@ def plot_problem(
     figure = new_figure(6.4, 5.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
     _draw_function(figure, top, box, value_label)
-    if domain.theta_is_finite:
+    if domain.theta.is_finite:
         for choice in grid.theta.tolist():
             top.axhline(choice, color="white", lw=0.6, alpha=0.3)
         if len(grid.theta) <= MAX_CURVES:
@@ -206,7 +206,7 @@ def _worst_theta(problem: RobustTestProblem, grid: _Grid) -> Tensor:
     costs = grid.values if problem.is_minimization_problem else -grid.values
     worst = costs.argmax(dim=-1)
     theta = grid.theta[worst]
-    if problem.domain.theta_is_finite:
+    if problem.domain.theta.is_finite:
         return theta
     # The vertex of a parabola through three neighbours, so that the line has no steps.
     inner = worst.clamp(1, len(grid.theta) - 2)
@@ -263,8 +263,8 @@ def _plain_optimum(problem: RobustTestProblem, grid: _Grid) -> tuple[Tensor, Ten
         x, theta = grid.x[row], grid.theta[column]
         grid = _evaluate(
             problem,
-            around(grid.x, row, domain.x_is_finite),
-            around(grid.theta, column, domain.theta_is_finite),
+            around(grid.x, row, domain.x.is_finite),
+            around(grid.theta, column, domain.theta.is_finite),
         )
     return x, theta
 

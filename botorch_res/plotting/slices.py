@@ -126,8 +126,8 @@ def make_slices(optimizer: RobustOptimizer, best: StudyRecommendation) -> list[S
     domain = optimizer.space.domain
     slices = [
         _make_slice(optimizer, best, i, j)
-        for i in domain.controllable
-        for j in domain.uncontrollable
+        for i in domain.x.columns
+        for j in domain.theta.columns
     ]
     if len(slices) > _MAX_SLICES:
         means = [one.mean(optimizer) for one in slices]
@@ -212,8 +212,8 @@ def _coordinates(optimizer: RobustOptimizer, column: int) -> Tensor:
     """The coordinates along a column: all of its choices, or equidistant ones."""
     domain = optimizer.space.domain
     for columns, choices in (
-        (domain.controllable, domain.x_choices),
-        (domain.uncontrollable, domain.theta_choices),
+        (domain.x.columns, domain.x.choices),
+        (domain.theta.columns, domain.theta.choices),
     ):
         if column in columns and choices is not None:
             values: Tensor = choices[:, list(columns).index(column)].unique()

@@ -306,7 +306,7 @@ def _draw_curve(
     """Draw the predicted worst case along one controllable parameter."""
     curve = best.curve[name]
     (parameter,) = (p for p in optimizer.space.parameters if p.name == name)
-    is_sparse = optimizer.space.domain.x_is_finite and len(curve.x) <= _MAX_MARKERS
+    is_sparse = optimizer.space.domain.x.is_finite and len(curve.x) <= _MAX_MARKERS
     style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
     _draw_band(axes, curve.x, curve.lower, curve.upper)
     axes.plot(curve.x, curve.value, color=WORST_COLOR, label=WORST_LABEL, **style)

@@ -120,7 +120,7 @@ def draw_fourier_samples(
         is_theta = None
         if domain is not None and space.scale.shape[-1] == dim:
             columns = torch.arange(dim, device=space.scale.device)
-            theta = torch.tensor(domain.uncontrollable, device=columns.device)
+            theta = torch.tensor(domain.theta.columns, device=columns.device)
             is_theta = torch.isin(columns, theta)
         rank = rank_columns(view.train_inputs, space.scale, is_theta)
         drawn = random.frequencies.expand(*view.batch_shape, -1, -1)

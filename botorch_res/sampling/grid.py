@@ -18,7 +18,7 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_res.domain import RobustDomain
+from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.sampling.function import BatchFunction
 
@@ -67,8 +67,8 @@ class GridSamples(BatchFunction):
             ``sample_shape x n`` values.
         """
         x, theta = self.domain.split(z)
-        row = _find("x", x, self.domain)
-        column = _find("theta", theta, self.domain)
+        row = _find(self.domain.x, x)
+        column = _find(self.domain.theta, theta)
         index = row * self.table.shape[-1] + column
         shape = (*self.sample_shape, z.shape[-2])
         return self.table.flatten(-2).gather(-1, index.expand(shape))
@@ -99,7 +99,7 @@ class GridSamples(BatchFunction):
             x b x d_x`` controllable choices that returns the ``sample_shape x b x M``
             values at all pairs.
         """
-        column = _find("theta", thetas, self.domain)
+        column = _find(self.domain.theta, thetas)
         return partial(_look_up, self.table.index_select(-1, column), self.domain)
 
     def _apply(self, fn: Any, recurse: bool = True) -> GridSamples:
@@ -126,7 +126,7 @@ def draw_grid_samples(
         UnsupportedError: If the domain is not finite, or too large.
     """
     name = describe_kernel(view.covar_module)
-    if domain is None or not (domain.x_is_finite and domain.theta_is_finite):
+    if domain is None or not (domain.x.is_finite and domain.theta.is_finite):
         raise UnsupportedError(
             f"The kernel {name} has no Fourier features. Use an RBFKernel or a "
             "MaternKernel (with or without ScaleKernel, without active_dims), or pass "
@@ -178,33 +178,15 @@ def describe_kernel(kernel: Module) -> str:
 
 
 def _look_up(table: Tensor, domain: RobustDomain, x: Tensor) -> Tensor:
-    """Values at all thetas of a table.
-
-    Args:
-        table: ``sample_shape x n_x x M`` values.
-        domain: The finite domain.
-        x: ``b x d_x``, ``sample_shape x b x d_x`` or ``batch_shape x 1 x b x d_x``
-            controllable choices.
-
-    Returns:
-        ``sample_shape x b x M`` values.
-    """
-    row = _find("x", x, domain).unsqueeze(-1)
+    """Values of a ``sample_shape x n_x x M`` table at controllable choices."""
+    row = _find(domain.x, x).unsqueeze(-1)
     return table.gather(-2, row.expand(*table.shape[:-2], -1, table.shape[-1]))
 
 
-def _find(part: str, points: Tensor, domain: RobustDomain) -> Tensor:
-    """Look points up in a list of choices.
-
-    Args:
-        part: The part's name, ``"x"`` or ``"theta"``.
-        points: ``... x n x d_part`` points.
-        domain: The finite domain.
-
-    Returns:
-        ``... x n`` indices of the choices.
-    """
-    choices: Tensor = getattr(domain, f"{part}_choices")
+def _find(part: DomainPart, points: Tensor) -> Tensor:
+    """The ``... x n`` positions of ``... x n x d_part`` points among the choices."""
+    choices = part.choices
+    assert choices is not None
     width = choices.amax(dim=0) - choices.amin(dim=0)
     tolerance = (
         1e3 * torch.finfo(choices.dtype).eps * (width + choices.abs().amax(dim=0))
@@ -215,6 +197,6 @@ def _find(part: str, points: Tensor, domain: RobustDomain) -> Tensor:
         raise InputDataError(
             "A kernel without Fourier features has samples on the points of a finite "
             "domain only, so that all points, also those of the training data, have "
-            f"to be among its `{part}_choices`, got {points[missing][0].tolist()}."
+            f"to be among its `{part.name}_choices`, got {points[missing][0].tolist()}."
         )
     return same.to(torch.uint8).argmax(dim=-1)

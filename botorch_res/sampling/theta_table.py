@@ -43,9 +43,9 @@ class ThetaTable:
         self.domain = domain
         self.separable = math.isinf(expansion.smoothness)
         self.reference = thetas[:1]
-        self.x_columns = torch.tensor(domain.controllable, device=thetas.device)
-        self.theta_columns = torch.tensor(domain.uncontrollable, device=thetas.device)
-        corner = domain.join(domain.x_bounds[:1], thetas)
+        self.x_columns = torch.tensor(domain.x.columns, device=thetas.device)
+        self.theta_columns = torch.tensor(domain.theta.columns, device=thetas.device)
+        corner = domain.join(domain.x.bounds[:1], thetas)
         u = expansion.scaled(corner).index_select(-1, self.theta_columns)
         self.factors = self._features(u, self.theta_columns, common=True)
         self.distance = self._distance(u, self.theta_columns, common=True)

@@ -96,10 +96,10 @@ class JointEntropySearchStrategy(NonRobustStrategy):
         count = math.ceil(self.num_optima / num_members)
         samples = draw_fourier_samples(model, count, seed=seed)
         movable = torch.ones_like(points[0], dtype=torch.bool)
-        if self.domain.x_is_finite:
-            movable[list(self.domain.controllable)] = False
-        if self.domain.theta_is_finite:
-            movable[list(self.domain.uncontrollable)] = False
+        if self.domain.x.is_finite:
+            movable[list(self.domain.x.columns)] = False
+        if self.domain.theta.is_finite:
+            movable[list(self.domain.theta.columns)] = False
         inputs, outputs = sampled_maxima(samples, points, bounds, movable)
         return qJointEntropySearch(model, inputs, outputs, X_pending=X_pending)
 

@@ -134,7 +134,7 @@ class NonRobustStrategy(Strategy):
         Returns:
             The ``1 x d`` best point.
         """
-        if self.domain.x_is_finite and self.domain.theta_is_finite:
+        if self.domain.x.is_finite and self.domain.theta.is_finite:
             pairs = self.domain.all_pairs().flatten(0, 1)
             if len(pairs) > self.max_pairs:
                 return self._maximize_sparsely(acqf, pairs)
@@ -200,7 +200,7 @@ class NonRobustStrategy(Strategy):
 
     def _points(self, seed: int) -> Tensor:
         """All points of a small finite domain, or a Sobol sequence in the domain."""
-        if self.domain.x_is_finite and self.domain.theta_is_finite:
+        if self.domain.x.is_finite and self.domain.theta.is_finite:
             pairs = self.domain.all_pairs().flatten(0, 1)
             if len(pairs) <= self.num_points:
                 return pairs

@@ -143,10 +143,10 @@ def worst_case_band(
 
 def _spread_thetas(domain: RobustDomain, seed: int) -> Tensor:
     """Thetas that stand for all of them: the whole set if it is small."""
-    choices = domain.theta_choices
+    choices = domain.theta.choices
     if choices is not None and len(choices) <= _MAX_THETAS:
         return choices
-    return domain.sample_theta(_MAX_THETAS, seed=seed)
+    return domain.theta.sample(_MAX_THETAS, seed=seed)
 
 
 def _draw(model: Model, points: Tensor, seed: int) -> Tensor:

@@ -92,14 +92,14 @@ class WorstCaseImprovementStrategy(Strategy):
         """
         self.check(X, X_pending, n)
         model = self.fit(X, Y, Yvar)
-        thetas = self.domain.theta_choices
+        thetas = self.domain.theta.choices
         if thetas is None:
-            thetas = self.domain.sample_theta(self.num_thetas, seed=seed)
+            thetas = self.domain.theta.sample(self.num_thetas, seed=seed)
         # The improvement depends on x alone: one theta is enough to search it.
         search_domain = RobustDomain(
             self.domain.bounds,
-            self.domain.uncontrollable,
-            self.domain.x_choices,
+            self.domain.theta.columns,
+            self.domain.x.choices,
             thetas[:1],
         )
         candidates, _ = optimize_robust_acqf(
@@ -268,7 +268,7 @@ class ToModelSpace(InputTransform):
         Returns:
             The points in the model's space.
         """
-        x, theta = X.split([self.domain.x_dim, self.domain.theta_dim], dim=-1)
+        x, theta = X.split([self.domain.x.dim, self.domain.theta.dim], dim=-1)
         return self.view.transform_inputs(self.domain.join(x, theta))
 
 

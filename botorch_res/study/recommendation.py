@@ -84,7 +84,7 @@ class StudyRecommendation:
             self._prediction.space.parameters[column].name: _curve(
                 self._prediction, position
             )
-            for position, column in enumerate(domain.controllable)
+            for position, column in enumerate(domain.x.columns)
         }
 
     def __str__(self) -> str:
@@ -154,21 +154,21 @@ def _curve(prediction: _Prediction, position: int) -> WorstCaseCurve:
     """The curve along one column of ``x``."""
     space, domain = prediction.space, prediction.space.domain
     x = prediction.best.x
-    if domain.x_choices is None:
-        lower, upper = domain.x_bounds[:, position].tolist()
+    if domain.x.choices is None:
+        lower, upper = domain.x.bounds[:, position].tolist()
         points = x.repeat(_NUM_POINTS, 1)
         points[:, position] = torch.linspace(lower, upper, _NUM_POINTS).to(x)
     else:
         # The choices that differ from the recommendation in this column only.
-        same = domain.x_choices == x
+        same = domain.x.choices == x
         same[:, position] = True
-        points = domain.x_choices[same.all(dim=-1)]
+        points = domain.x.choices[same.all(dim=-1)]
         points = points[points[:, position].argsort()]
     band = worst_case_band(
         prediction.model, domain, points, prediction.maximize, prediction.seed
     )
     rows = [space.decode(z) for z in domain.join(band.x, band.theta)]
-    name = space.parameters[domain.controllable[position]].name
+    name = space.parameters[domain.x.columns[position]].name
     return WorstCaseCurve(
         name=name,
         x=x.new_tensor([row[name] for row in rows]),

@@ -89,7 +89,7 @@ class ParameterSpace:
         )
         sizes = [
             1 if choices is None else len(choices)
-            for choices in (self.domain.x_choices, self.domain.theta_choices)
+            for choices in (self.domain.x.choices, self.domain.theta.choices)
         ]
         if math.prod(sizes) > MAX_PAIRS:
             raise UnsupportedError(
@@ -114,14 +114,14 @@ class ParameterSpace:
         space.named = False
         names = dict(
             itertools.chain(
-                ((i, f"x{k}") for k, i in enumerate(domain.controllable, 1)),
-                ((i, f"theta{k}") for k, i in enumerate(domain.uncontrollable, 1)),
+                ((i, f"x{k}") for k, i in enumerate(domain.x.columns, 1)),
+                ((i, f"theta{k}") for k, i in enumerate(domain.theta.columns, 1)),
             )
         )
         lower, upper = space.domain.bounds.tolist()
         space.parameters = tuple(
             Parameter(
-                names[i], lower[i], upper[i], uncontrollable=i in domain.uncontrollable
+                names[i], lower[i], upper[i], uncontrollable=i in domain.theta.columns
             )
             for i in range(domain.dim)
         )
@@ -130,12 +130,12 @@ class ParameterSpace:
     @property
     def x_names(self) -> list[str]:
         """The names of the controllable parameters, in the order of ``x``."""
-        return [self.parameters[i].name for i in self.domain.controllable]
+        return [self.parameters[i].name for i in self.domain.x.columns]
 
     @property
     def theta_names(self) -> list[str]:
         """The names of the uncontrollable parameters, in the order of ``theta``."""
-        return [self.parameters[i].name for i in self.domain.uncontrollable]
+        return [self.parameters[i].name for i in self.domain.theta.columns]
 
     def sample(self, n: int, seed: int) -> Tensor:
         """Draw points that fill the space jointly, in every parameter.
@@ -150,7 +150,7 @@ class ParameterSpace:
         if not self.named:
             return self.domain.sample(n, seed)
         # Columns in the order in which a domain draws them.
-        columns = (*self.domain.controllable, *self.domain.uncontrollable)
+        columns = (*self.domain.x.columns, *self.domain.theta.columns)
         cube = torch.tensor([[0.0], [1.0]], dtype=torch.double).expand(2, len(columns))
         unit = draw_sobol_samples(cube, n=n, q=1, seed=seed).squeeze(-2)
         z = torch.empty_like(unit)
@@ -235,37 +235,22 @@ class ParameterSpace:
             Whether columns, bounds and finite sets are the same.
         """
         own = self.domain
-        if (own.dim, own.uncontrollable) != (domain.dim, domain.uncontrollable):
+        if (own.dim, own.theta.columns) != (domain.dim, domain.theta.columns):
             return False
-        for columns, bounds, own_choices, choices, contains in (
-            (
-                own.controllable,
-                domain.x_bounds,
-                own.x_choices,
-                domain.x_choices,
-                domain.contains_x,
-            ),
-            (
-                own.uncontrollable,
-                domain.theta_bounds,
-                own.theta_choices,
-                domain.theta_choices,
-                domain.contains_theta,
-            ),
-        ):
-            parameters = [self.parameters[i] for i in columns]
-            if choices is None:
+        for mine, part in ((own.x, domain.x), (own.theta, domain.theta)):
+            parameters = [self.parameters[i] for i in mine.columns]
+            if part.choices is None:
                 ends = [[p.lower for p in parameters], [p.upper for p in parameters]]
-                if not torch.allclose(bounds.new_tensor(ends), bounds):
+                if not torch.allclose(part.bounds.new_tensor(ends), part.bounds):
                     return False
-            elif own_choices is None or len(own_choices) != len(choices):
+            elif mine.choices is None or len(mine.choices) != len(part.choices):
                 return False
             else:
                 rows = [
                     [p.decode(value) for p, value in zip(parameters, row, strict=True)]
-                    for row in own_choices.tolist()
+                    for row in mine.choices.tolist()
                 ]
-                if not contains(bounds.new_tensor(rows)).all():
+                if not part.contains(part.bounds.new_tensor(rows)).all():
                     return False
         return True
 
@@ -274,7 +259,7 @@ class ParameterSpace:
         text = ", ".join(parameter.describe() for parameter in self.parameters)
         if not self.named:
             for part in ("x", "theta"):
-                choices = getattr(self.domain, f"{part}_choices")
+                choices = getattr(self.domain, part).choices
                 if choices is not None:
                     text += f", {part} one of {len(choices)} choices"
         return text
@@ -289,9 +274,9 @@ class ParameterSpace:
                 for p in self.parameters
             ],
             "bounds": domain.bounds.tolist(),
-            "uncontrollable": list(domain.uncontrollable),
-            "x_choices": _listed(domain.x_choices),
-            "theta_choices": _listed(domain.theta_choices),
+            "uncontrollable": list(domain.theta.columns),
+            "x_choices": _listed(domain.x.choices),
+            "theta_choices": _listed(domain.theta.choices),
         }
 
     @classmethod
@@ -326,20 +311,19 @@ class ParameterSpace:
 
     def _check_choices(self, z: Tensor) -> None:
         """Raise unless a point is one of the choices where the domain is finite."""
-        for names, part, inside, choices in zip(
+        for names, part, value in zip(
             (self.x_names, self.theta_names),
+            (self.domain.x, self.domain.theta),
             self.domain.split(z),
-            (self.domain.contains_x, self.domain.contains_theta),
-            (self.domain.x_choices, self.domain.theta_choices),
             strict=True,
         ):
-            if choices is None or bool(inside(part)):
+            if part.choices is None or bool(part.contains(value)):
                 continue
-            nearest = choices[(choices - part).square().sum(-1).argmin()]
+            nearest = part.choices[(part.choices - value).square().sum(-1).argmin()]
             raise InputDataError(
-                f"{dict(zip(names, part.tolist(), strict=True))} is not one of the "
-                f"{len(choices)} choices of the domain (in the model's coordinates); "
-                f"the nearest is {nearest.tolist()}."
+                f"{dict(zip(names, value.tolist(), strict=True))} is not one of the "
+                f"{len(part.choices)} choices of the domain (in the model's "
+                f"coordinates); the nearest is {nearest.tolist()}."
             )
 
 

@@ -102,7 +102,7 @@ def test_same_values_as_by_hand(
             **options,
         )
         assert torch.equal(acqf.X_pending, pending)
-        assert acqf.domain.uncontrollable == (0,)
+        assert acqf.domain.theta.columns == (0,)
         assert acqf.effort == settings["effort"]
         torch.testing.assert_close(acqf(points), expected, rtol=1e-12, atol=1e-12)
 
@@ -134,7 +134,7 @@ def test_one_dataset_for_each_outcome(
         bounds=PAIRS,
         uncontrollable=["x"],
     )
-    assert inputs["domain"].uncontrollable == (1,)
+    assert inputs["domain"].theta.columns == (1,)
 
 
 @pytest.mark.filterwarnings("ignore::botorch.exceptions.warnings.InputDataWarning")
@@ -163,8 +163,8 @@ def test_discrete_choices_are_combined(model: SingleTaskGP) -> None:
         uncontrollable=[2, 0],
         discrete_choices={0: [0, 1], 2: [2, 3]},
     )["domain"]
-    assert domain.x_choices is None
-    assert domain.theta_choices.tolist() == [[2, 0], [2, 1], [3, 0], [3, 1]]
+    assert domain.x.choices is None
+    assert domain.theta.choices.tolist() == [[2, 0], [2, 1], [3, 0], [3, 1]]
 
 
 def test_has_the_options_of_the_class() -> None:

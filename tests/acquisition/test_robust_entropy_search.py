@@ -122,7 +122,7 @@ def constraints(
         lower = torch.cat([-unbounded, optimum.expand(n)])
         upper = torch.cat([worst_value[0], worst_value[0]])
         # At a theta that nature cannot choose, data may exceed the worst case.
-        outside = ~acqf.domain.contains_theta(theta[:-1])
+        outside = ~acqf.domain.theta.contains(theta[:-1])
         upper[: n - 1][outside] = torch.inf
         known = torch.zeros(2 * n, dtype=torch.bool)
     else:
@@ -344,8 +344,8 @@ class TestLimits:
         domain = make_domain(kind)
         acqf = qRobustEntropySearch(model, domain, num_samples=8, target=target, seed=1)
         x, _ = domain.split(random_points(10, seed=1))
-        x = domain.sample_x(10, seed=0) if domain.x_is_finite else x.squeeze(-2)
-        partners = acqf._worst_cases(domain.join(x, domain.theta_bounds[0]), 2)[0]
+        x = domain.x.sample(10, seed=0) if domain.x.is_finite else x.squeeze(-2)
+        partners = acqf._worst_cases(domain.join(x, domain.theta.bounds[0]), 2)[0]
         hard = torch.cat(
             [
                 model.train_inputs[0],

@@ -48,8 +48,8 @@ def brute_force(
     """The rule on a grid, from BoTorch's posterior."""
     x = torch.linspace(-5.0, 10.0, n, **DOUBLE).unsqueeze(-1)
     theta = torch.linspace(100.0, 300.0, n, **DOUBLE).unsqueeze(-1)
-    x = x if domain.x_choices is None else domain.x_choices
-    theta = theta if domain.theta_choices is None else domain.theta_choices
+    x = x if domain.x.choices is None else domain.x.choices
+    theta = theta if domain.theta.choices is None else domain.theta.choices
     points = domain.join(x.unsqueeze(-2), theta)
     with torch.no_grad():
         posterior = model.posterior(points.unsqueeze(-2))
@@ -103,10 +103,10 @@ def test_equals_brute_force_on_other_domains(seed, kind):
         torch.linspace(*bounds, n, **DOUBLE).unsqueeze(-1)
         for bounds, n in (((-5, 10), 101), ((100, 300), 101), ((100, 300), 4001))
     )
-    if domain.x_choices is not None:
-        x = domain.x_choices
-    if domain.theta_choices is not None:
-        theta = fine_theta = domain.theta_choices
+    if domain.x.choices is not None:
+        x = domain.x.choices
+    if domain.theta.choices is not None:
+        theta = fine_theta = domain.theta.choices
     for i, candidate in enumerate(candidates):
 
         def bounds_at(points: Tensor, i: int = i) -> tuple[Tensor, Tensor]:
@@ -159,10 +159,10 @@ def test_ensemble_averages_the_bounds_of_its_members(maximize, kind):
     assert candidates.shape == (1, 2)
     assert found.shape == ()
     torch.testing.assert_close(acqf(candidates), found.unsqueeze(0))
-    x = domain.x_choices
+    x = domain.x.choices
     if x is None:
-        x = torch.cat([domain.sample_x(200, seed=0), candidates[:, :1]])
-    points = domain.join(x.unsqueeze(-2), domain.theta_choices)
+        x = torch.cat([domain.x.sample(200, seed=0), candidates[:, :1]])
+    points = domain.join(x.unsqueeze(-2), domain.theta.choices)
     with torch.no_grad():
         posterior = model.posterior(points.flatten(0, 1).unsqueeze(-2))
     mean = posterior.mean[..., 0, 0].mean(dim=-1).view(points.shape[:2])

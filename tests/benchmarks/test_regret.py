@@ -379,7 +379,7 @@ def test_protocols(name):
     }[name]
     assert (rules.num_initial, rules.iterations, rules.num_seeds) == numbers
     other = rules.make(1).domain
-    same = str(domain.theta_choices) == str(other.theta_choices)
+    same = str(domain.theta.choices) == str(other.theta.choices)
     assert same == rules.same_domain
     if isinstance(rules.model_factory, MaximumLikelihoodGP):
         values = Objective(problem, rules, 0)(domain.sample(2048, seed=5), 0)

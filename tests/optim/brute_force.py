@@ -59,9 +59,9 @@ class DenseThetas:
 
     def __init__(self, function, domain, density, limit):
         self.function, self.domain = function, domain
-        self.grid, self.counts = domain.theta_choices, None
+        self.grid, self.counts = domain.theta.choices, None
         if self.grid is None:
-            scale = function.lengthscale[list(domain.uncontrollable)]
+            scale = function.lengthscale[list(domain.theta.columns)]
             self.counts = grid_counts(scale, density, limit)
             self.grid = unit_grid(self.counts, domain.bounds)
         self.table = function.theta_table(self.grid, domain)
@@ -87,7 +87,7 @@ class DenseThetas:
         )
 
     def zoom(self, x, index, zooms, half):
-        dim, theta = self.domain.theta_dim, self.grid[index]
+        dim, theta = self.domain.theta.dim, self.grid[index]
         width = x.new_tensor([1.0 / (n - 1) for n in self.counts])
         local = stencil(half, dim, x)
         for step in range(zooms):
@@ -104,9 +104,9 @@ class DenseThetas:
 
 def maximum_over_theta(function, x, domain, limit=20000, top=12):
     """Largest values at ``C x b x d_x`` points of a domain on the unit cube."""
-    density = {1: 12.0, 2: 6.0, 3: 4.0}[domain.theta_dim]
+    density = {1: 12.0, 2: 6.0, 3: 4.0}[domain.theta.dim]
     dense = DenseThetas(function, domain, density, limit)
-    return dense.refined(x, top, zooms=24, half=HALVES[domain.theta_dim])
+    return dense.refined(x, top, zooms=24, half=HALVES[domain.theta.dim])
 
 
 def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
@@ -114,10 +114,10 @@ def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
 
     Returns ``C x m x d_x`` points; their worst cases are known to about 1e-5.
     """
-    dim = domain.x_dim
+    dim = domain.x.dim
     coarse = DenseThetas(function, domain, 6.0, 1000)
-    dense = DenseThetas(function, domain, {1: 12.0, 2: 6.0}[domain.theta_dim], 4000)
-    scale = function.lengthscale[list(domain.controllable)]
+    dense = DenseThetas(function, domain, {1: 12.0, 2: 6.0}[domain.theta.dim], 4000)
+    scale = function.lengthscale[list(domain.x.columns)]
     counts = grid_counts(scale, density, limit)
     grid = unit_grid(counts, domain.bounds)
     # If there are not so many local minima, any points make up the number.

@@ -66,7 +66,7 @@ class Bumps(AcquisitionFunction):
 
 def brute_force(function: Bumps, domain: RobustDomain) -> float:
     lower, upper = BOUNDS
-    x, theta = domain.x_choices, domain.theta_choices
+    x, theta = domain.x.choices, domain.theta.choices
     x = lower[:1] + (upper - lower)[:1] * GRID if x is None else x
     theta = lower[1:] + (upper - lower)[1:] * GRID if theta is None else theta
     points = domain.join(x.unsqueeze(-2), theta).flatten(0, 1).unsqueeze(-2)
@@ -83,10 +83,10 @@ def test_finds_the_maximum(kind):
     assert best - 1e-6 <= float(value) <= best + 1e-3
     assert torch.allclose(function(candidates), value)
     x, theta = domain.split(candidates)
-    if domain.x_is_finite:
-        assert (x == domain.x_choices).any()
-    if domain.theta_is_finite:
-        assert (theta == domain.theta_choices).any()
+    if domain.x.is_finite:
+        assert (x == domain.x.choices).any()
+    if domain.theta.is_finite:
+        assert (theta == domain.theta.choices).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -152,12 +152,12 @@ def test_any_acquisition_function():
         with torch.no_grad():
             grid = domain.join(
                 (BOUNDS[0, :1] + (BOUNDS[1] - BOUNDS[0])[:1] * GRID).unsqueeze(-2),
-                domain.theta_choices,
+                domain.theta.choices,
             )
             values = acqf(grid.flatten(0, 1).unsqueeze(-2))
         spread = float(values.max() - values.min())
         assert float(value) >= float(values.max()) - 1e-3 * spread
-        assert (candidate[0, 1] == domain.theta_choices).any()
+        assert (candidate[0, 1] == domain.theta.choices).any()
 
 
 class TestInitialConditions:
@@ -177,7 +177,7 @@ class TestInitialConditions:
         raw = torch.cat(seen).squeeze(-2)
         assert raw.shape == (64, 2)
         assert torch.equal(raw[:2], function.robust_optimizers)
-        assert function.domain.contains_theta(raw[:, 1:]).all()
+        assert function.domain.theta.contains(raw[:, 1:]).all()
         near = raw[2:16, :1] - function.robust_optimizers[:, 0]
         # A quarter are neighbours, at three scales of the box's width of 15.
         assert (near.abs().amin(dim=-1) < 5.0).all()

@@ -26,7 +26,7 @@ def make_data(seed: int = 0, t: int = 12) -> tuple[Tensor, Tensor]:
 def brute_force(model, domain: RobustDomain, maximize: bool) -> float:
     """Max-min (or min-max) of BoTorch's posterior mean on a fine grid."""
     x = torch.linspace(-5.0, 10.0, 601, dtype=torch.double)[:, None, None]
-    theta = domain.theta_choices
+    theta = domain.theta.choices
     if theta is None:
         theta = torch.linspace(100.0, 300.0, 201, dtype=torch.double).unsqueeze(-1)
     with torch.no_grad():

@@ -20,7 +20,7 @@ def test_operations_do_not_grow_with_the_batch(theta_dim):
     for num_samples, b in ((2, 3), (5, 17)):
         samples = draw_fourier_samples(model, num_samples, seed=0)
         solver = WorstCaseSolver(samples, domain)
-        x = domain.sample_x(b, seed=0).requires_grad_()
+        x = domain.x.sample(b, seed=0).requires_grad_()
         with OperationCount() as counter:
             worst = solver(x)
             (worst.value.sum() + worst.theta.sum()).backward()

@@ -71,7 +71,7 @@ def test_accuracy_against_brute_force(dim, nu, problems, share):
     hits = []
     for seed in range(problems):
         samples, _ = random_samples(1 + dim, seed, nu)
-        x = domain.sample_x(4, seed=seed).expand(8, -1, -1)
+        x = domain.x.sample(4, seed=seed).expand(8, -1, -1)
         worst = worst_case(samples, x, domain)
         assert ((worst.theta >= 0) & (worst.theta <= 1)).all()
         # Never above the maximum: it is a value of the function in the box.
@@ -96,7 +96,7 @@ def test_common_and_own_points_give_the_same():
     samples, _ = random_samples(3, 2)
     domain = unit_domain(2, 1)
     solver = WorstCaseSolver(samples, domain)
-    x = domain.sample_x(5, seed=0)
+    x = domain.x.sample(5, seed=0)
     common, own = solver(x), solver(x.expand(8, -1, -1))
     assert common.theta.shape == (8, 5, 1)
     torch.testing.assert_close(common.value, own.value)
@@ -106,7 +106,7 @@ def test_common_and_own_points_give_the_same():
 def test_chunks_do_not_change_the_result(monkeypatch):
     samples, _ = random_samples(2, 3)
     domain = unit_domain(1, 1)
-    x = domain.sample_x(9, seed=0)
+    x = domain.x.sample(9, seed=0)
     whole = worst_case(samples, x, domain)
     monkeypatch.setattr(function, "MAX_ELEMENTS", 500)
     parts = worst_case(samples, x, domain)
@@ -123,12 +123,12 @@ def test_units_and_order_of_columns(uncontrollable):
     theirs, _ = random_samples(3, 4)
     domain = RobustDomain(raw, uncontrollable)
     plain = RobustDomain(unit, uncontrollable)
-    x = plain.sample_x(6, seed=0)
+    x = plain.x.sample(6, seed=0)
     expected = worst_case(theirs, x, plain)
-    low, high = domain.x_bounds
+    low, high = domain.x.bounds
     worst = worst_case(ours, low + (high - low) * x, domain)
     torch.testing.assert_close(worst.value, expected.value, rtol=1e-7, atol=1e-7)
-    low, high = domain.theta_bounds
+    low, high = domain.theta.bounds
     theta = (worst.theta - low) / (high - low)
     torch.testing.assert_close(theta, expected.theta, rtol=0.0, atol=1e-4)
 
@@ -144,7 +144,7 @@ def test_gradients_equal_finite_differences(theta_dim, own):
         solver = WorstCaseSolver(samples, domain, effort=1.5)
         plan = solver.search.plan
         solver.search.plan = plan._replace(num_steps=plan.num_steps + 4)
-        x = 0.1 + 0.8 * domain.sample_x(5, seed=seed)
+        x = 0.1 + 0.8 * domain.x.sample(5, seed=seed)
         if own:
             x = x.expand(4, -1, -1).clone()
         x.requires_grad_()
@@ -244,7 +244,7 @@ def test_batches_of_models_and_single_precision():
     model.covar_module.lengthscale = lengthscale.expand(2, 1, 2)
     samples = draw_fourier_samples(model, 3, seed=0)
     domain = unit_domain(1, 1)
-    x = domain.sample_x(4, seed=0)
+    x = domain.x.sample(4, seed=0)
     worst = worst_case(samples, x, domain)
     assert worst.theta.shape == (2, 3, 4, 1)
     grid = torch.linspace(0, 1, 12001, dtype=torch.double).unsqueeze(-1)
@@ -313,7 +313,7 @@ def test_values_are_those_of_the_function_on_the_coarsest_grids(scale):
     kernel.lengthscale = torch.tensor([0.3, scale], dtype=torch.double)
     model = SingleTaskGP(X, X[:, :1].sin(), covar_module=kernel, outcome_transform=None)
     samples = draw_fourier_samples(model, 4, seed=0)
-    x = domain.sample_x(8, seed=1).expand(4, -1, -1)
+    x = domain.x.sample(8, seed=1).expand(4, -1, -1)
     worst = worst_case(samples, x, domain)
     value = samples(domain.join(x, worst.theta))
     torch.testing.assert_close(worst.value, value, rtol=0.0, atol=1e-9)
@@ -324,7 +324,7 @@ def test_several_finalists_are_needed(dim):
     """The first steps do not tell which of the peaks of a rough function is highest."""
     domain = unit_domain(1, dim)
     samples, _ = random_samples(1 + dim, {2: 11, 3: 5}[dim], nu=2.5)
-    x = domain.sample_x(8, seed={2: 11, 3: 5}[dim])
+    x = domain.x.sample(8, seed={2: 11, 3: 5}[dim])
     solver = WorstCaseSolver(samples, domain)
     several = solver(x).value
     solver.search.plan = solver.search.plan._replace(num_finalists=1)
@@ -364,7 +364,7 @@ def test_runners_up_are_local_maxima():
     right, deep = [], []
     for seed in range(6):
         samples, _ = random_samples(2, seed)
-        x = domain.sample_x(8, seed=seed)
+        x = domain.x.sample(8, seed=seed)
         ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
         assert (ranked.value[..., :-1] >= ranked.value[..., 1:]).all()
         values = samples(domain.join(x.unsqueeze(-2), line).flatten(0, 1))
@@ -396,7 +396,7 @@ def test_runners_up_of_two_thetas_are_stationary(nu, seed):
     domain = unit_domain(1, 2)
     samples, _ = random_samples(3, seed, nu)
     solver = WorstCaseSolver(samples, domain)
-    x = domain.sample_x(64, seed=seed)
+    x = domain.x.sample(64, seed=seed)
     ranked = solver.ranked(x, 2)
     points = domain.join(x.unsqueeze(-2), ranked.theta).flatten(-3, -2)
     points.requires_grad_()
@@ -417,7 +417,7 @@ def test_gradient_of_the_depth(nu):
     domain = unit_domain(2, 1)
     samples, _ = random_samples(3, 5, nu)
     solver = WorstCaseSolver(samples, domain)
-    x = (0.1 + 0.8 * domain.sample_x(16, seed=0)).requires_grad_()
+    x = (0.1 + 0.8 * domain.x.sample(16, seed=0)).requires_grad_()
     middle = solver.ranked(x, 3)
     # The function at the lowest point is that much below the maximum.
     points = domain.join(x.unsqueeze(-2), middle.valley).flatten(-3, -2)
@@ -447,7 +447,7 @@ def test_gradient_of_the_depth(nu):
 def test_more_runners_up_than_the_grid_has_points(nu):
     samples, _ = random_samples(7, 1, nu)
     domain = unit_domain(6, 1)
-    x = domain.sample_x(5, seed=0)
+    x = domain.x.sample(5, seed=0)
     few = WorstCaseSolver(samples, domain).ranked(x, 2)
     many = WorstCaseSolver(samples, domain).ranked(x, 30)
     assert many.theta.shape == (8, 5, 30, 1)
@@ -463,7 +463,7 @@ def test_runners_up_of_a_finite_set():
     samples, _ = random_samples(2, 0)
     thetas = torch.tensor([[0.1], [0.9]], dtype=torch.double)
     domain = unit_domain(1, 1, theta_choices=thetas)
-    x = domain.sample_x(5, seed=0).requires_grad_()
+    x = domain.x.sample(5, seed=0).requires_grad_()
     ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
     values = samples(domain.join(x.unsqueeze(-2), thetas).flatten(0, 1))
     expected = values.unflatten(-1, (5, 2)).sort(dim=-1, descending=True).values

@@ -105,8 +105,8 @@ class TestEveryProblem:
         sign = 1 if problem.is_minimization_problem else -1
         plain = sign * problem(domain.join(plain_x, plain_theta), noise=False)
         # No other point is better.
-        x = domain.sample_x(256, seed=0).unsqueeze(-2)
-        theta = domain.sample_theta(256, seed=0)
+        x = domain.x.sample(256, seed=0).unsqueeze(-2)
+        theta = domain.theta.sample(256, seed=0)
         others = sign * problem(domain.join(x, theta), noise=False)
         assert plain <= others.min() + 1e-4 * (others.max() - others.min())
         cost = float(problem.worst_case_value(plain_x))

@@ -41,18 +41,18 @@ def data(domain, n=6):
 class TestEveryStrategy:
     def test_proposes_points_of_the_domain(self, name, domain):
         X, Y = data(domain)
-        maximize = domain.x_is_finite
+        maximize = domain.x.is_finite
         strategy = make_strategy(
             name, domain, maximize=maximize, model_factory=CHEAP, **QUICK.get(name, {})
         )
         proposed = strategy.propose(X, Y, X_pending=X[:2] + 0.1, n=2, seed=4)
         assert proposed.shape == (2, 2)
         x, theta = domain.split(proposed)
-        assert domain.contains_x(x).all()
-        assert domain.contains_theta(theta).all()
+        assert domain.x.contains(x).all()
+        assert domain.theta.contains(theta).all()
         recommendation = strategy.recommend(X, Y)
-        assert domain.contains_x(recommendation.x)
-        assert domain.contains_theta(recommendation.theta)
+        assert domain.x.contains(recommendation.x)
+        assert domain.theta.contains(recommendation.theta)
 
     def test_repeats_itself(self, name, domain):
         X, Y = data(domain)
@@ -131,8 +131,8 @@ def test_single_precision(name):
     proposed = strategy.propose(X, Y, X_pending=X[:1] + 0.1, seed=4)
     assert proposed.dtype == torch.float
     x, theta = domain.split(proposed)
-    assert domain.contains_x(x).all()
-    assert domain.contains_theta(theta).all()
+    assert domain.x.contains(x).all()
+    assert domain.theta.contains(theta).all()
 
 
 class TestFit:

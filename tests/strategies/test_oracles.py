@@ -31,8 +31,8 @@ BOX = RobustDomain(BOUNDS, [0])
 DOMAIN = RobustDomain(
     BOUNDS,
     [0],
-    x_choices=BOX.sample_x(12, seed=3),
-    theta_choices=BOX.sample_theta(5, seed=4),
+    x_choices=BOX.x.sample(12, seed=3),
+    theta_choices=BOX.theta.sample(5, seed=4),
 )
 PAIRS = DOMAIN.all_pairs()
 FLAT = PAIRS.flatten(0, 1)
@@ -266,7 +266,7 @@ def test_worst_case_improvement(seed, maximize):
     # Improvement of the worst case over that of every evaluated x, by joint samples.
     X, Y = data(seed=seed)
     posterior = Posterior(X, Y, negate=not maximize)
-    baseline = DOMAIN.join(DOMAIN.split(X)[0].unsqueeze(-2), DOMAIN.theta_choices)
+    baseline = DOMAIN.join(DOMAIN.split(X)[0].unsqueeze(-2), DOMAIN.theta.choices)
     points = torch.cat([PAIRS, baseline]).flatten(0, 1)
     values = sampled_values(posterior, points, 20000, seed)
     worst = values.view(len(PAIRS) + len(X), -1, 20000).amin(dim=1)
@@ -280,7 +280,7 @@ def test_worst_case_improvement(seed, maximize):
         num_samples=1024,
     )
     acqf = WorstCaseImprovement(
-        *(strategy.fit(X, Y), DOMAIN, DOMAIN.theta_choices, X),
+        *(strategy.fit(X, Y), DOMAIN, DOMAIN.theta.choices, X),
         maximize=maximize,
         X_pending=None,
         num_samples=1024,
@@ -307,7 +307,7 @@ def test_pruning_of_the_baseline_is_seeded(pending):
         with manual_seed(state):
             before = torch.get_rng_state()
             acqf = WorstCaseImprovement(
-                *(model, DOMAIN, DOMAIN.theta_choices, X),
+                *(model, DOMAIN, DOMAIN.theta.choices, X),
                 maximize=False,
                 X_pending=FLAT[:2] if pending else None,
                 num_samples=64,
@@ -373,9 +373,9 @@ def test_units_do_not_matter(name, scale):
     unit = RobustDomain(
         torch.tensor([[0.0] * 3, [1.0] * 3], **DOUBLE),
         [0],
-        theta_choices=(DOMAIN.theta_choices - BOUNDS[0, :1]) / width[:1],
+        theta_choices=(DOMAIN.theta.choices - BOUNDS[0, :1]) / width[:1],
     )
-    raw = RobustDomain(BOUNDS, [0], theta_choices=DOMAIN.theta_choices)
+    raw = RobustDomain(BOUNDS, [0], theta_choices=DOMAIN.theta.choices)
     first, second = (
         make_strategy(
             name, domain, maximize=False, model_factory=MODEL, **QUICK.get(name, {})
@@ -454,8 +454,8 @@ def test_large_finite_domains_are_searched_in_rounds(name, seed, monkeypatch):
     domain = RobustDomain(
         BOUNDS,
         [0],
-        x_choices=BOX.sample_x(400, seed=3),
-        theta_choices=BOX.sample_theta(10, seed=4),
+        x_choices=BOX.x.sample(400, seed=3),
+        theta_choices=BOX.theta.sample(10, seed=4),
     )
     X, Y = data(seed=seed)
     options = {"maximize": True, "model_factory": MODEL, **QUICK.get(name, {})}

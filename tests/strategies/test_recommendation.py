@@ -29,10 +29,10 @@ def fitted(domain, factory, n=12):
 
 def grid_mean(model, domain):
     """The posterior mean on a grid: ``n_x x n_theta``."""
-    x = domain.x_choices
+    x = domain.x.choices
     if x is None:
         x = torch.linspace(-5, 10, 301, dtype=torch.double).unsqueeze(-1)
-    theta = domain.theta_choices
+    theta = domain.theta.choices
     if theta is None:
         theta = torch.linspace(0, 15, 301, dtype=torch.double).unsqueeze(-1)
     z = domain.join(x.unsqueeze(-2), theta)

@@ -43,13 +43,13 @@ BETTER_THAN_CHANCE = [
 def quick_strategy(name, problem, model_factory=None):
     """A strategy with small numbers, and a model that needs no fit."""
     domain = problem.domain
-    if domain.x_choices is not None:
+    if domain.x.choices is not None:
         # One x of every 25 of the 2500 of Hartmann 3: all pairs are evaluated.
         domain = RobustDomain(
             domain.bounds,
-            domain.uncontrollable,
-            domain.x_choices[::25],
-            domain.theta_choices,
+            domain.theta.columns,
+            domain.x.choices[::25],
+            domain.theta.choices,
         )
     return make_strategy(
         name,
@@ -79,8 +79,8 @@ def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
     assert torch.isfinite(Y).all()
     z = torch.cat([X, domain.join(recommended.x, recommended.theta).unsqueeze(0)])
     x, theta = domain.split(z)
-    assert domain.contains_x(x).all()
-    assert domain.contains_theta(theta).all()
+    assert domain.x.contains(x).all()
+    assert domain.theta.contains(theta).all()
     assert len(X.unique(dim=0)) > iterations // 2
     assert recommended.lower <= recommended.upper
     assert recommended.standard_deviation >= 0
@@ -103,7 +103,7 @@ def test_most_runs_are_better_than_chance(name, problem):
     x = [iterate(strategy, problem, start=start)[2].x for start in range(5)]
     found = problem.worst_case_value(torch.stack(x))
     # Better than four of five random settings.
-    chance = problem.worst_case_value(strategy.domain.sample_x(256, seed=0))
+    chance = problem.worst_case_value(strategy.domain.x.sample(256, seed=0))
     assert found.median() <= chance.quantile(0.2)
 
 

@@ -40,22 +40,22 @@ class TestParameterSpace:
 
     def test_columns(self):
         space = ParameterSpace([FORCE, RATE, FRICTION])
-        assert space.domain.uncontrollable == (0,)
+        assert space.domain.theta.columns == (0,)
         assert space.x_names == ["rate", "friction"]
         assert space.theta_names == ["force"]
-        assert space.domain.theta_choices.tolist() == [[200.0], [300.0], [350.0]]
-        assert space.domain.x_choices is None
+        assert space.domain.theta.choices.tolist() == [[200.0], [300.0], [350.0]]
+        assert space.domain.x.choices is None
         assert space.domain.bounds[:, 1].tolist() == [math.log(1e-6), math.log(1e-2)]
 
     def test_finite_parameters_span_all_combinations(self):
         space = ParameterSpace([LAYERS, SPEED, Choice("size", [1.0, 2.5])])
-        assert space.domain.x_choices.tolist() == [
+        assert space.domain.x.choices.tolist() == [
             [float(i), size] for i in range(1, 5) for size in (1.0, 2.5)
         ]
 
     def test_a_range_with_levels_stands_beside_an_integer(self):
         space = ParameterSpace([Range("friction", 0.1, 0.2, levels=3), LAYERS, SPEED])
-        assert space.domain.x_choices.tolist() == [
+        assert space.domain.x.choices.tolist() == [
             [friction, float(i)] for friction in (0.1, 0.15, 0.2) for i in range(1, 5)
         ]
 
@@ -75,7 +75,7 @@ class TestParameterSpace:
             assert drawn[:, column].unique(return_counts=True)[1].tolist() == [2] * 8
         quarters = (drawn[:, :2] > 4.5).long() @ torch.tensor([1, 2])
         assert quarters.bincount().tolist() == [4] * 4
-        assert space.domain.contains_x(drawn[:, :2]).all()
+        assert space.domain.x.contains(drawn[:, :2]).all()
 
     @pytest.mark.parametrize(
         ("parameters", "error", "message"),

@@ -46,11 +46,11 @@ class TestEveryProblem:
 
     def test_worst_case_is_the_worst_value_at_some_theta(self, kind, dtype):
         problem = kind().to(dtype=dtype)
-        x = problem.domain.sample_x(6, seed=0).view(2, 3, -1)
+        x = problem.domain.x.sample(6, seed=0).view(2, 3, -1)
         worst = problem.worst_case_value(x)
         assert worst.shape == (2, 3)
         assert worst.dtype == dtype
-        theta = problem.domain.sample_theta(64, seed=0)
+        theta = problem.domain.theta.sample(64, seed=0)
         values = problem(problem.domain.join(x.unsqueeze(-2), theta))
         sign = 1 if problem.is_minimization_problem else -1
         excess = sign * (values - worst.unsqueeze(-1))
@@ -68,7 +68,7 @@ class TestEveryProblem:
         x, _ = problem.domain.split(problem.robust_optimizer)
         assert float(problem.worst_case_value(x)) == expected
         assert float(problem(problem.robust_optimizer)) == expected
-        others = problem.worst_case_value(problem.domain.sample_x(32, seed=0))
+        others = problem.worst_case_value(problem.domain.x.sample(32, seed=0))
         sign = 1 if problem.is_minimization_problem else -1
         assert (sign * (others - problem.robust_optimal_value)).min() > -1e-4
 
@@ -79,7 +79,7 @@ class TestEveryProblem:
         assert negated.is_minimization_problem != problem.is_minimization_problem
         assert negated.robust_optimal_value == -problem.robust_optimal_value
         assert torch.equal(negated.robust_optimizer, problem.robust_optimizer)
-        x = problem.domain.sample_x(5, seed=1)
+        x = problem.domain.x.sample(5, seed=1)
         assert torch.equal(negated.worst_case_value(x), -problem.worst_case_value(x))
 
     def test_noise_does_not_reach_the_worst_case(self, kind, dtype):

@@ -116,12 +116,12 @@ class TestDefinition:
 
     def test_choices_of_theta(self, kind):
         np.testing.assert_allclose(
-            kind().domain.theta_choices, THETAS[kind], rtol=1e-15, atol=1e-15
+            kind().domain.theta.choices, THETAS[kind], rtol=1e-15, atol=1e-15
         )
 
     def test_worst_case_value(self, kind):
         problem = kind()
-        x = problem.domain.sample_x(24, seed=1)
+        x = problem.domain.x.sample(24, seed=1)
         expected = torch.from_numpy(values_by_theta(kind, *x.numpy().T).max(axis=0))
         torch.testing.assert_close(problem.worst_case_value(x), expected)
         batched = problem.worst_case_value(x.view(2, 3, 4, -1))
@@ -214,7 +214,7 @@ class TestOptima:
         worst = values_by_theta(RobustHartmann3, x1, x2).max(axis=0)
         problem = RobustHartmann3()
         np.testing.assert_allclose(
-            problem.domain.x_choices, np.stack([x1, x2], -1).reshape(-1, 2), rtol=1e-15
+            problem.domain.x.choices, np.stack([x1, x2], -1).reshape(-1, 2), rtol=1e-15
         )
         assert problem.robust_optimal_value == pytest.approx(worst.min(), rel=1e-14)
         i, j = np.unravel_index(worst.argmin(), worst.shape)
@@ -243,7 +243,7 @@ class TestOptima:
             return np.max(by_theta, axis=0) - half @ bends @ half / 2
 
         problem = RobustPolynomial()
-        claim, box = problem.robust_optimal_value, problem.domain.x_bounds
+        claim, box = problem.robust_optimal_value, problem.domain.x.bounds
         assert proves_lower_bound(bound, box, claim - 1e-6)
         assert not proves_lower_bound(bound, box, claim + 1e-6, splits=30)
 
@@ -259,7 +259,7 @@ class TestOptima:
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_robust_optimum_is_not_the_plain_one(kind):
-    x_bounds = kind().domain.x_bounds.numpy()
+    x_bounds = kind().domain.x.bounds.numpy()
     num = 20001 if x_bounds.shape[1] == 1 else 200
     if kind is RobustHartmann3:
         num = 50

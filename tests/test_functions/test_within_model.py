@@ -101,7 +101,7 @@ class TestWorstCase:
 
     def test_gradient_is_that_at_the_worst_theta(self):
         problem = WithinModel(seed=2)
-        x = problem.domain.sample_x(20, seed=0).requires_grad_()
+        x = problem.domain.x.sample(20, seed=0).requires_grad_()
         gradient = torch.autograd.grad(problem.worst_case_value(x).sum(), x)[0]
         step = 1e-6
         with torch.no_grad():
@@ -119,7 +119,7 @@ class TestWorstCase:
 
     def test_does_not_depend_on_chunks(self, monkeypatch):
         problem = WithinModel(seed=2)
-        x = problem.domain.sample_x(20, seed=0)
+        x = problem.domain.x.sample(20, seed=0)
         whole = problem.worst_case_value(x)
         monkeypatch.setattr("botorch_res.test_functions.within_model.CHUNK", 7)
         # A sum of these weights, in another order.
@@ -131,7 +131,7 @@ class TestWorstCase:
     def test_coarse_lengthscale(self):
         """With few thetas on the grid there are fewer than three local maxima."""
         problem = WithinModel(num_points=30, lengthscale=30.0)
-        x = problem.domain.sample_x(5, seed=0)
+        x = problem.domain.x.sample(5, seed=0)
         theta = torch.linspace(0, 1, 1001, dtype=torch.double).unsqueeze(-1)
         values = problem(problem.domain.join(x.unsqueeze(-2), theta))
         torch.testing.assert_close(problem.worst_case_value(x), values.amax(-1))
