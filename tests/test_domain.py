@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain
+from tests.fake_device import on_fake_device
 
 BOUNDS = torch.tensor([[-1.0, 10.0, 0.0], [1.0, 20.0, 0.5]], dtype=torch.double)
 X_CHOICES = torch.tensor([[0.0, 11.0], [0.5, 12.0], [-1.0, 20.0]], dtype=torch.double)

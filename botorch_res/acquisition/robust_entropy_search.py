@@ -116,16 +116,16 @@ class qRobustEntropySearch(AcquisitionFunction):
 
     Attributes:
         domain: The domain, on the model's dtype and device.
-        samples: The ``batch_shape x C`` sampled functions, negated if ``maximize``,
+        samples: The ``C x batch_shape`` sampled functions, negated if ``maximize``,
             with outcomes in the model's (for example standardised) units.
-        robust_optimizers: ``batch_shape x C x d``, each sample's robust optimum
+        robust_optimizers: ``C x batch_shape x d``, each sample's robust optimum
             ``(x*_c, theta*_c)`` in the user's units.
-        robust_optimal_values: ``batch_shape x C``, its value ``f*_c``, in the units of
+        robust_optimal_values: ``C x batch_shape``, its value ``f*_c``, in the units of
             ``samples``.
         noise_variance: ``batch_shape``, the noise ``s2`` of an observation, in the
             square of these units.
-        ep_converged: ``batch_shape x C``, whether expectation propagation converged.
-        ep_num_sweeps: ``batch_shape x C``, the sweeps that it took.
+        ep_converged: ``C x batch_shape``, whether expectation propagation converged.
+        ep_num_sweeps: ``C x batch_shape``, the sweeps that it took.
     """
 
     robust_optimizers: Tensor
@@ -205,9 +205,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         with torch.no_grad():
             # So many that the order of the columns does not matter.
             num_steps = 2 if self.domain.dim == 2 else 6
-            optimum = robust_optimum(
-                self.samples, self.domain, effort, num_steps=num_steps
-            )
+            optimum = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
             ("_sampled_optimizers", self.domain.join(optimum.x, optimum.theta)),
             ("_sampled_values", optimum.value),
@@ -313,7 +311,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         mean = (weights.unsqueeze(-1) * mean.unflatten(-2, shape)).sum(dim=-3)
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
-        optimal_value = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
+        optimal_value = self.robust_optimal_values.unsqueeze(-1)
         truncate = TARGETS[self.target]
         conditional = truncate(mean, covariance, optimal_value, worst_value)
         return prior.clamp_min(0.0), conditional
@@ -325,7 +323,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         points = self.view.original_inputs
         if self.X_pending is not None:
             pending = self.X_pending.to(points)
-            values = self._samples_first(self.samples(pending))
+            values = self.samples(pending)
             pending = pending.expand(*members, *pending.shape)
             noise = self.noise_variance.unsqueeze(-1).expand(pending.shape[:-1])
             transformed = self.view.transform_inputs(pending)
@@ -336,7 +334,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         x, theta = self.domain.split(points)
         x_inside = self.domain.x.contains(x)
         self._update_optima(torch.where(x_inside, worst_value, math.inf), partners)
-        optimal = self._samples_first(self.robust_optimal_values).unsqueeze(-1)
+        optimal = self.robust_optimal_values.unsqueeze(-1)
         # What lies outside of the domain obeys neither the worst case nor the optimum.
         lower = torch.where(x_inside, optimal, -math.inf)
         if self.target == "optimum":
@@ -366,8 +364,8 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.process = process.with_sites(
             partners, result.site_precision, result.site_shift
         )
-        self.ep_converged = self._samples_last(result.converged)
-        self.ep_num_sweeps = self._samples_last(result.num_sweeps)
+        self.ep_converged = result.converged
+        self.ep_num_sweeps = result.num_sweeps
 
     def _update_optima(self, values: Tensor, partners: Tensor) -> None:
         """Take the sampled robust optima, unless a lower worst case is known.
@@ -379,11 +377,11 @@ class qRobustEntropySearch(AcquisitionFunction):
         best, index = values.min(dim=-1, keepdim=True)
         nearest = partners.take_along_dim(index.unsqueeze(-1), dim=-2)
         best, nearest = best.squeeze(-1), nearest.squeeze(-2)
-        sampled = self._samples_first(self._sampled_values)
-        optimizers = self._samples_first(self._sampled_optimizers)
+        sampled = self._sampled_values
+        optimizers = self._sampled_optimizers
         optimizers = torch.where((best < sampled).unsqueeze(-1), nearest, optimizers)
-        self.robust_optimal_values = self._samples_last(torch.minimum(best, sampled))
-        self.robust_optimizers = self._samples_last(optimizers)
+        self.robust_optimal_values = torch.minimum(best, sampled)
+        self.robust_optimizers = optimizers
 
     def _optimum_constraints(self, optimal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What each sample's robust optimum says about the worst cases there.
@@ -401,8 +399,8 @@ class qRobustEntropySearch(AcquisitionFunction):
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
         ranked = self.solver.ranked(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), ranked.theta).squeeze(-3)
-        points = self._samples_first(points)
-        value = self._samples_first(ranked.value.squeeze(-2))
+        points = points
+        value = ranked.value.squeeze(-2)
         inputs = self.view.transform_inputs(points)
         width = TIE_WIDTH * self.view.prior_variance(inputs).sqrt()
         lower = torch.where(value > optimal - width, value, -math.inf)
@@ -425,21 +423,11 @@ class qRobustEntropySearch(AcquisitionFunction):
             how far one goes down from each on the way to a worse one.
         """
         x, _ = self.domain.split(points)
-        # The samples of a model have their points in common.
-        own = x.unsqueeze(-3) if self.view.batch_shape else x
-        ranked = self.solver.ranked(own, num_branches)
-        theta = self._samples_first(ranked.theta).transpose(-3, -2)
-        value = self._samples_first(ranked.value).transpose(-2, -1)
-        depth = self._samples_first(ranked.depth).transpose(-2, -1)
+        ranked = self.solver.ranked(x, num_branches)
+        theta = ranked.theta.transpose(-3, -2)
+        value = ranked.value.transpose(-2, -1)
+        depth = ranked.depth.transpose(-2, -1)
         return self.domain.join(x.unsqueeze(-3), theta), value, depth
-
-    def _samples_first(self, values: Tensor) -> Tensor:
-        """Carry ``model_batch_shape x C x ...`` to ``C x model_batch_shape x ...``."""
-        return values.movedim(len(self.view.batch_shape), 0)
-
-    def _samples_last(self, values: Tensor) -> Tensor:
-        """Carry ``C x model_batch_shape x ...`` to ``model_batch_shape x C x ...``."""
-        return values.movedim(0, len(self.view.batch_shape))
 
     def _rows(self) -> int:
         """The number of candidates in a chunk."""

@@ -75,20 +75,20 @@ class ConfidenceBound(BatchFunction):
         """Evaluate the bound.
 
         Args:
-            z: ``n x d`` or ``batch_shape x 1 x n x d`` points in the user's units; the
-                ``batch_shape`` of an average is empty.
+            z: Points in the user's units that broadcast with ``1 x batch_shape x n x
+                d``; the ``batch_shape`` of an average is empty.
 
         Returns:
-            ``batch_shape x 1 x n`` values in the user's units.
+            ``1 x batch_shape x n`` values in the user's units.
         """
         if self.average:
             z = z.reshape(z.shape[-2:])
-        points = self.view.transform_inputs(z.squeeze(-3) if z.ndim > 2 else z)
+        points = self.view.transform_inputs(z)
         variance = self.view.variance(points).clamp_min(0.0)
         # Bounded away from zero for the sake of the derivative.
         floor = torch.finfo(z.dtype).eps * self.view.prior_variance(points)
         deviation = self.view.outcome_scale * (variance + floor).sqrt()
-        bound: Tensor = self.mean(z) + self.multiple * deviation.unsqueeze(-2)
+        bound: Tensor = self.mean(z) + self.multiple * deviation
         return (
             bound.flatten(end_dim=-2).mean(0, keepdim=True) if self.average else bound
         )
@@ -153,7 +153,7 @@ class StableOpt(AcquisitionFunction):
                 f"Expected `X` of shape n x 1 x d, got shape {tuple(X.shape)}."
             )
         x, _ = self.domain.split(X.squeeze(-2))
-        return -self.solver(x).value.squeeze(-2)
+        return -self.solver(x).value.squeeze(0)
 
     def optimize(self) -> tuple[Tensor, Tensor]:
         """Find the next point.
@@ -162,7 +162,7 @@ class StableOpt(AcquisitionFunction):
             The ``batch_shape x 1 x d`` candidates, and the ``batch_shape`` values of
             the first stage there; an ensemble has one.
         """
-        first = robust_optimum(self.optimistic, self.domain)
+        first = robust_optimum(self.solver)
         second = WorstCaseSolver(self.pessimistic, self.domain)(first.x.unsqueeze(-2))
         candidates = self.domain.join(first.x, second.theta.squeeze(-2))
-        return candidates, -first.value.squeeze(-1)
+        return candidates.movedim(0, -2), -first.value.squeeze(0)

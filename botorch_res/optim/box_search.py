@@ -14,55 +14,40 @@ the search ends in no lower basin than that. The number of steps is fixed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from botorch_res.optim.branches import Branches, move_with_x
 from botorch_res.optim.climb import TINY_STEP, Climbers, aim, climb
 from botorch_res.optim.interpolation import GridInterpolation
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.search_plan import plan_search
+from botorch_res.optim.theta_search import Maxima, Slopes, ThetaSearch
 from botorch_res.sampling import Derivatives
 
 # Steps on polynomials, which cost next to nothing.
 POLYNOMIAL_STEPS = 3
+# A Newton step of at most this part of the grid's spacing can be trusted unseen.
+TRUSTED_STEP = 0.1
 
 
-class Maxima(NamedTuple):
-    """The highest local maxima of many functions.
+class BoxSearch(ThetaSearch):
+    """Finds maxima in a box, with a grid that is laid once.
 
-    Attributes:
-        theta: ``... x k x d`` points, the highest first.
-        value: ``... x k`` values, which are minus infinity if there are not so many.
-        depth: ``... x k``, how far one goes down from each on the way to a higher one,
-            as far as the grid can tell. A maximum that is about to vanish has no depth.
-            Known in a box of one dimension only, else infinite; infinite for the
-            highest, too.
-        valley: ``... x (k - 1) x d`` lowest points on these ways, of all but the
-            highest, and any point where there is none; ``... x 0 x d`` if the depth is
-            not known.
-    """
-
-    theta: Tensor
-    value: Tensor
-    depth: Tensor
-    valley: Tensor
-
-
-class BoxSearch:
-    """Finds maxima in the unit cube, with a grid that is laid once.
+    It works in the unit cube that stands for the box.
 
     Attributes:
-        points: ``M x d`` points of the cube, or a little beyond it, at which values
-            are to be given.
+        thetas: ``M x d`` thetas of the box, or a little beyond it, at which values are
+            to be given.
         plan: How the search goes on from there.
     """
 
     def __init__(
         self,
-        width: Tensor,
+        bounds: Tensor,
         lengthscale: Tensor | None,
         is_analytic: bool,
         effort: float,
@@ -70,11 +55,13 @@ class BoxSearch:
         """Choose the grid and how to search from it.
 
         Args:
-            width: ``d`` widths of the box that the cube stands for.
+            bounds: ``2 x d`` bounds of the box.
             lengthscale: ``d`` distances over which the functions change, if known.
             is_analytic: Whether polynomials approximate the functions well.
             effort: Scales the density of the grid and the number of local searches.
         """
+        self.lower, width = bounds[0], bounds[1] - bounds[0]
+        self.width = width
         dim = len(width)
         plan = plan_search(dim, is_analytic, effort)
         counts = grid_counts(lengthscale, width, plan.density, plan.max_points)
@@ -86,25 +73,106 @@ class BoxSearch:
         self.grid = ProductGrid(counts, width, margin)
         if radius:
             self.polynomials = GridInterpolation(counts, radius, margin, width)
-        self.points = self.grid.points
-        self.nodes = self.grid.inside(self.points.mT).mT
+        self.thetas = self.lower + width * self.grid.points
+        self.cells = self.grid.inside(self.grid.points.mT).mT
 
-    def maximize(
+    def inside(self, values: Tensor) -> Tensor:
+        """Leave out the values that lie beyond the box.
+
+        Args:
+            values: ``... x M`` values at all of ``thetas``.
+
+        Returns:
+            Those in the box.
+        """
+        return self.grid.inside(values)
+
+    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> Maxima:
+        """Find the highest local maxima.
+
+        Args:
+            values: ``... x M`` values at all of ``thetas``.
+            slopes: The functions' derivatives.
+            k: The number of maxima.
+
+        Returns:
+            The maxima.
+        """
+        derivatives = partial(self._in_cube, slopes.by_theta)
+        found = self._maximize(values, derivatives, k)
+        return found._replace(
+            theta=self.lower + self.width * found.theta,
+            valley=self.lower + self.width * found.valley,
+        )
+
+    def branches(
+        self,
+        values: Callable[[], Tensor],
+        slopes: Slopes,
+        k: int,
+        known: Tensor | None,
+    ) -> Branches:
+        """Come near to the highest local maxima, and say how they move with ``x``.
+
+        Args:
+            values: Gives the ``... x M`` values at all of ``thetas``.
+            slopes: The functions' derivatives.
+            k: The number of maxima to look for.
+            known: ``... x m x d`` thetas near to other maxima, if any.
+
+        Returns:
+            The branches, in no order.
+        """
+        if known is not None:
+            known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
+        derivatives = partial(self._in_cube, slopes.by_both)
+        climbers = self._approach(values(), derivatives, k, known)
+        # The last step is taken on the quadratic model, without an evaluation, where it
+        # is so short that the model can be trusted. Elsewhere theta is not yet a local
+        # worst case: it is held, which makes its branch a lower bound of the others.
+        short = (climbers.step.abs() <= TRUSTED_STEP * self.grid.spacing).all(dim=-1)
+        step = short.unsqueeze(-1) * climbers.step
+        push = step.unsqueeze(-2) @ climbers.hessian[..., -step.shape[-1] :, :]
+        state = Derivatives(
+            climbers.value + short * climbers.gain,
+            climbers.gradient + push.squeeze(-2),
+            climbers.hessian,
+        )
+        theta = (climbers.theta + step).clamp(0.0, 1.0)
+        return move_with_x(theta, state, short).scaled(self.lower, self.width)
+
+    def follow(self, theta: Tensor, slopes: Slopes) -> Branches:
+        """How given local maxima move with ``x``.
+
+        Args:
+            theta: ``... x k x d`` local maxima.
+            slopes: The functions' derivatives.
+
+        Returns:
+            The branches.
+        """
+        theta = (theta - self.lower) / self.width
+        state = self._in_cube(slopes.by_both, theta)
+        movable = torch.ones_like(state.value, dtype=torch.bool)
+        return move_with_x(theta, state, movable).scaled(self.lower, self.width)
+
+    def _in_cube(
+        self, derivatives: Callable[[Tensor], Derivatives], theta: Tensor
+    ) -> Derivatives:
+        """Derivatives at points of the unit cube, by theta in units of the cube."""
+        value, gradient, hessian = derivatives(self.lower + self.width * theta)
+        # Columns of other variables, in front, keep their units.
+        others = gradient.shape[-1] - len(self.width)
+        unit = pad(self.width, (others, 0), value=1.0) if others else self.width
+        return Derivatives(value, unit * gradient, unit.unsqueeze(-1) * unit * hessian)
+
+    def _maximize(
         self,
         values: Tensor,
         derivatives: Callable[[Tensor], Derivatives],
         num_maxima: int,
     ) -> Maxima:
-        """Find the highest local maxima.
-
-        Args:
-            values: ``... x M`` values at all ``points``.
-            derivatives: Value and derivatives at ``... x n x d`` points of the cube.
-            num_maxima: The number ``k`` of maxima.
-
-        Returns:
-            The maxima in the cube.
-        """
+        """Find the highest local maxima in the unit cube."""
         plan, inside = self.plan, self.grid.inside(values)
         num_climbs = max(plan.num_climbs, num_maxima)
         num_peaks = max(plan.num_peaks, num_maxima)
@@ -112,7 +180,7 @@ class BoxSearch:
         # What the quadratics promise may be lower than the grid: its highest point is
         # one more start.
         highest, index = inside.max(dim=-1, keepdim=True)
-        top = self.nodes[index]
+        top = self.cells[index]
         start = torch.cat([theta[..., :num_climbs, :], top], dim=-2)
         missing = torch.cat([promise[..., :num_climbs], highest], dim=-1).isinf()
         climbers = self._leave_grid(values, start, derivatives, POLYNOMIAL_STEPS)
@@ -146,25 +214,16 @@ class BoxSearch:
     def _depth(
         self, inside: Tensor, theta: Tensor, value: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """How far one goes down from each maximum on the way to a higher one.
-
-        Args:
-            inside: ``... x M`` values on the grid.
-            theta: ``... x k x d`` maxima, the highest first.
-            value: ``... x k`` their values.
-
-        Returns:
-            ``... x k`` depths, and the lowest points, as in ``Maxima``.
-        """
+        """The ``depth`` and ``valley`` of maxima, from the values on the grid."""
         k, dim = theta.shape[-2:]
         depth = torch.full_like(value, torch.inf)
         if dim > 1 or k == 1:
             return depth, theta[..., :0, :]
         lower, higher = torch.tril_indices(k, k, offset=-1, device=theta.device)
         one, other = theta.index_select(-2, lower), theta.index_select(-2, higher)
-        nodes = self.nodes.squeeze(-1)
-        between = (nodes > torch.minimum(one, other)) & (
-            nodes < torch.maximum(one, other)
+        cells = self.cells.squeeze(-1)
+        between = (cells > torch.minimum(one, other)) & (
+            cells < torch.maximum(one, other)
         )
         way = torch.where(between, inside.unsqueeze(-2), torch.inf)
         lowest, place = way.min(dim=-1)
@@ -177,27 +236,16 @@ class BoxSearch:
             for part, pair in zip(place.split(sizes, dim=-1), least, strict=True)
         ]
         depth = torch.cat([depth[..., :1], *(pair.values for pair in least)], dim=-1)
-        return depth, self.nodes[torch.cat(places, dim=-1)]
+        return depth, self.cells[torch.cat(places, dim=-1)]
 
-    def approach(
+    def _approach(
         self,
         values: Tensor,
         derivatives: Callable[[Tensor], Derivatives],
         num_maxima: int,
         known: Tensor | None,
     ) -> Climbers:
-        """Come near to the highest local maxima, with few evaluations.
-
-        Args:
-            values: ``... x M`` values at all ``points``.
-            derivatives: Value and derivatives at ``... x n x d`` points of the cube;
-                by other variables, too, in front.
-            num_maxima: The number ``k`` of maxima.
-            known: ``... x m x d`` points near to other maxima, if any.
-
-        Returns:
-            ``... x (k + m)`` climbers with these derivatives.
-        """
+        """Come near to ``k`` highest local maxima and to ``m`` known ones."""
         start = self.grid.peaks(self.grid.inside(values), num_maxima).theta
         if known is not None:
             start = torch.cat([start, known], dim=-2)
@@ -214,17 +262,7 @@ class BoxSearch:
         derivatives: Callable[[Tensor], Derivatives],
         num_steps: int,
     ) -> Climbers:
-        """Climb from the grid, on polynomials if these are good enough.
-
-        Args:
-            values: ``... x M`` values at all ``points``.
-            start: ``... x k x d`` points of the cube.
-            derivatives: The functions' derivatives at such points.
-            num_steps: Steps on polynomials; on the functions it is one.
-
-        Returns:
-            Climbers next to local maxima.
-        """
+        """Climb from the grid, on polynomials if these are good enough."""
         if self.plan.radius:
             derivatives = self.polynomials.through(values, start)
         else:
@@ -235,17 +273,7 @@ class BoxSearch:
     def _rank(
         self, theta: Tensor, value: Tensor, num_maxima: int
     ) -> tuple[Tensor, Tensor]:
-        """Choose the highest points, only one of those that are next to one another.
-
-        Args:
-            theta: ``... x m x d`` points of the unit cube.
-            value: ``... x m`` their values.
-            num_maxima: The number ``k`` of points to choose.
-
-        Returns:
-            ``... x k`` values, minus infinity where there are not so many, and the
-            positions of the points.
-        """
+        """Choose the ``k`` highest points, only one of those next to one another."""
         if num_maxima == 1:
             return value.max(dim=-1, keepdim=True)
         apart = (theta.unsqueeze(-2) - theta.unsqueeze(-3)).abs()

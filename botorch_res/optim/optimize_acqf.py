@@ -152,7 +152,7 @@ def gen_robust_initial_conditions(
             f"{bounds.tolist()}."
         )
     optima = getattr(acq_function, "robust_optimizers", None)
-    optima = None if optima is None else optima.flatten(0, -2)
+    optima = None if optima is None else optima.movedim(0, -2).flatten(0, -2)
 
     def generate(n: int, q: int, seed: int | None) -> Tensor:
         raw = put_optima_first(space.sample(n * q, seed), optima, space)

@@ -115,7 +115,7 @@ def _initial_conditions(
     Args:
         function: The acquisition functions.
         domain: The domain.
-        optima: The ``S x C x d`` sampled optima, if there are any.
+        optima: The ``C x S x d`` sampled optima, if there are any.
         seeds: ``S`` seeds.
         num_restarts: The number of starting points.
         raw_samples: The number of points from which these are selected.
@@ -127,6 +127,7 @@ def _initial_conditions(
     # Generators know no batches: random numbers are drawn member by member, here and
     # in the selection, and all arithmetic is done for all of them.
     raw = torch.stack([domain.sample(raw_samples, seed) for seed in seeds])
+    optima = None if optima is None else optima.movedim(0, 1)
     raw = put_optima_first(raw, optima, domain)
     values = evaluate(function, raw.movedim(0, 1), rows)
     selected = []

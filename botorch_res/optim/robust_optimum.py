@@ -28,7 +28,7 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.arguments import check_counts, check_domain, check_tensor
+from botorch_res.optim.arguments import check_counts, check_tensor
 from botorch_res.optim.branches import Branches
 from botorch_res.optim.minimax import minimize_maximum
 from botorch_res.optim.product_grid import ProductGrid, grid_counts
@@ -56,8 +56,8 @@ class RobustOptimum(NamedTuple):
 
 
 def robust_optimum(
-    function: BatchFunction | Callable[[Tensor], Tensor],
-    domain: RobustDomain,
+    function: BatchFunction | Callable[[Tensor], Tensor] | WorstCaseSolver,
+    domain: RobustDomain | None = None,
     effort: float = 1.0,
     num_starts: int | None = None,
     num_steps: int = 3,
@@ -67,8 +67,9 @@ def robust_optimum(
 
     Args:
         function: Posterior samples, or any differentiable callable that maps ``n x d``
-            and ``sample_shape x n x d`` points to ``sample_shape x n`` values.
-        domain: The domain.
+            and ``sample_shape x n x d`` points to ``sample_shape x n`` values. Or a
+            solver that has been made for them, which knows the domain and the effort.
+        domain: The domain of functions.
         effort: Scales the density of the grids and the number of local searches.
         num_starts: The number of starts for each function.
         num_steps: The number of descent steps from each start.
@@ -82,7 +83,16 @@ def robust_optimum(
         ...     return (z[..., 0] - 0.1 * z[..., 1]).square()
         >>> x, theta, value = robust_optimum(f, domain)
     """
-    check_domain(domain)
+    if isinstance(function, WorstCaseSolver):
+        solver = function
+        if domain is not None:
+            raise InputDataError(
+                "Expected no `domain` beside a WorstCaseSolver, which has its own, got "
+                f"{domain!r}."
+            )
+    else:
+        solver = WorstCaseSolver(function, domain, effort)  # type: ignore[arg-type]
+    domain = solver.domain
     check_counts(
         num_starts=(1 if num_starts is None else num_starts, 1),
         num_steps=(num_steps, 1),
@@ -93,11 +103,10 @@ def robust_optimum(
             raise InputDataError(
                 f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
             )
-    solver = WorstCaseSolver(function, domain, effort)
     with torch.no_grad():
         if domain.x.choices is not None:
             return _best([(domain.x.choices, solver(domain.x.choices))])
-        candidates, spacing, typical_starts = _candidates(solver, effort)
+        candidates, spacing, typical_starts = _candidates(solver)
         if initial_x is not None:
             candidates = torch.cat([candidates, initial_x])
         starts = _screen(solver, candidates, spacing, num_starts or typical_starts)
@@ -155,7 +164,7 @@ def _best(seen: list[tuple[Tensor, WorstCase]]) -> RobustOptimum:
     )
 
 
-def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor, int]:
+def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
     """Points that fill the box of ``x``, and how far apart they are.
 
     Args:
@@ -166,11 +175,11 @@ def _candidates(solver: WorstCaseSolver, effort: float) -> tuple[Tensor, Tensor,
         ``N x d_x`` points, their ``d_x`` spacing, and how many of them to start from:
         more if the functions are rough.
     """
-    domain = solver.domain
+    domain, effort = solver.domain, solver.effort
     bounds = domain.x.bounds
     width = bounds[1] - bounds[0]
     max_points = round(4096 * effort)
-    scale = solver.lengthscale(solver.x_columns)
+    scale = solver.lengthscale(domain.x)
     counts = grid_counts(scale, width, 3.75 * effort, max_points)
     num_starts = round(math.prod(0.5 + 0.25 * n for n in counts))
     num_starts = min(max(4, num_starts), 16 * domain.x.dim)
@@ -235,7 +244,7 @@ def _descend(
     for _ in range(num_steps):
         bounds = branches
         if not complete:
-            cuts = solver.differentiate(x, _highest(other, 1, other.theta), held=True)
+            cuts = solver.hold(x, _highest(other, 1, other.theta))
             bounds = _join(branches, cuts)
         low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
         trial = _model_minimum(x, bounds, low, high)

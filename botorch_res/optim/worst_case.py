@@ -25,10 +25,11 @@ from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataErro
 from torch import Tensor
 from torch.nn.functional import pad
 
-from botorch_res.domain import RobustDomain
+from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.optim.arguments import check_domain, check_effort, check_tensor
-from botorch_res.optim.box_search import BoxSearch, Maxima
-from botorch_res.optim.branches import Branches, move_with_x
+from botorch_res.optim.box_search import BoxSearch
+from botorch_res.optim.branches import Branches
+from botorch_res.optim.theta_search import FiniteSearch, Maxima, Slopes, ThetaSearch
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
 from botorch_res.sampling import function as base
 
@@ -60,8 +61,7 @@ class WorstCase(NamedTuple):
 class WorstCaseSolver:
     """Finds worst cases of a batch of functions, with all tables made once.
 
-    Call it with ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts, or with
-    ``batch_shape x 1 x b x d_x``, which all functions of a model have in common.
+    Call it with controllable parts that broadcast with ``sample_shape x b x d_x``.
     """
 
     def __init__(
@@ -94,35 +94,36 @@ class WorstCaseSolver:
                 f"Expected a `domain` of the function's dtype {dtypes.pop()}, got "
                 f"{domain.bounds.dtype}; use `domain.to(dtype)`."
             )
-        bounds = domain.theta.bounds
-        self.lower, self.width = bounds[0], bounds[1] - bounds[0]
-        device = bounds.device
-        self.x_columns = torch.tensor(domain.x.columns, device=device)
-        self.theta_columns = torch.tensor(domain.theta.columns, device=device)
-        self.all_columns = torch.cat([self.x_columns, self.theta_columns])
-        self.z_columns = self.all_columns.argsort()
-        self.unit = torch.cat([torch.ones_like(domain.x.bounds[0]), self.width])
-        if domain.theta.choices is not None:
-            self.thetas = domain.theta.choices
-        else:
-            scale = self.lengthscale(self.theta_columns)
-            self.search = BoxSearch(
-                self.width, scale, self.function.is_analytic, effort
-            )
-            self.thetas = self.lower + self.width * self.search.points
+        self.effort = effort
+        self.search = self._make_search()
+        columns = torch.cat([domain.x.index, domain.theta.index])
         with torch.no_grad():
             self.table = self.function.theta_table(self.thetas, domain)
-            self.x_derivatives = self.function.derivative_table(self.x_columns)
-            self.theta_derivatives = self.function.derivative_table(self.theta_columns)
-            self.all_derivatives = self.function.derivative_table(self.all_columns)
+            self.derivative_tables = [
+                self.function.derivative_table(index)
+                for index in (domain.x.index, domain.theta.index, columns)
+            ]
+
+    @property
+    def thetas(self) -> Tensor:
+        """The ``M x d_theta`` thetas whose values the search starts from."""
+        return self.search.thetas
+
+    def _make_search(self) -> ThetaSearch:
+        """The search over the domain's thetas."""
+        theta = self.domain.theta
+        if theta.choices is not None:
+            return FiniteSearch(theta.choices)
+        is_analytic = self.function.is_analytic
+        return BoxSearch(
+            theta.bounds, self.lengthscale(theta), is_analytic, self.effort
+        )
 
     def __call__(self, x: Tensor) -> WorstCase:
         """Find the worst cases, with gradients by ``x`` if it asks for them.
 
         Args:
-            x: ``b x d_x`` controllable parts for all functions, or
-                ``sample_shape x b x d_x``, each function its own, or
-                ``batch_shape x 1 x b x d_x``, each model its own.
+            x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
 
         Returns:
             Worst cases and their values.
@@ -136,9 +137,7 @@ class WorstCaseSolver:
         These are the best local maxima over a box, the best choices of a finite set.
 
         Args:
-            x: ``b x d_x`` controllable parts for all functions, or
-                ``sample_shape x b x d_x``, each function its own, or
-                ``batch_shape x 1 x b x d_x``, each model its own.
+            x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
@@ -148,7 +147,8 @@ class WorstCaseSolver:
         self.check(x)
         with torch.no_grad():
             parts = [
-                self._search(part, num_branches) for part in self._chunks(x.detach())
+                self.search.maximize(self.table(part), self._slopes(part), num_branches)
+                for part in self._chunks(x.detach())
             ]
             found = Maxima(
                 theta=torch.cat([part.theta for part in parts], dim=-3),
@@ -159,7 +159,7 @@ class WorstCaseSolver:
         if not (x.requires_grad and torch.is_grad_enabled()):
             return found
         points = torch.cat([found.theta, found.valley], dim=-2)
-        branch = self.differentiate(x.detach(), points, self.domain.theta.is_finite)
+        branch = self.search.follow(points, self._slopes(x.detach()))
         # Zero in value, and the derivative wanted: linear in x with fixed slopes.
         change = (x - x.detach()).unsqueeze(-2)
         slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
@@ -175,17 +175,17 @@ class WorstCaseSolver:
             found.valley,
         )
 
-    def lengthscale(self, columns: Tensor) -> Tensor | None:
-        """The functions' lengthscale in some of the columns.
+    def lengthscale(self, part: DomainPart) -> Tensor | None:
+        """The functions' lengthscale in the columns of a part of the domain.
 
         Args:
-            columns: The indices of the columns.
+            part: The part.
 
         Returns:
             The lengthscales, or ``None`` if the function does not tell.
         """
         scale = self.function.lengthscale
-        return None if scale is None else scale.index_select(-1, columns)
+        return None if scale is None else part.of(scale)
 
     def bound(self, x: Tensor) -> Tensor:
         """The largest value on the grid of thetas; the worst case is at least that.
@@ -196,21 +196,8 @@ class WorstCaseSolver:
         Returns:
             ``sample_shape x b`` values.
         """
-        parts = [self._inside(self.table(part)) for part in self._chunks(x)]
+        parts = [self.search.inside(self.table(part)) for part in self._chunks(x)]
         return torch.cat([part.amax(dim=-1) for part in parts], dim=-1)
-
-    def _inside(self, values: Tensor) -> Tensor:
-        """Leave out what lies beyond the box.
-
-        Args:
-            values: ``sample_shape x b x M`` values at all of ``thetas``.
-
-        Returns:
-            Those in the domain.
-        """
-        return (
-            values if self.domain.theta.is_finite else self.search.grid.inside(values)
-        )
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
         """Cut controllable parts into chunks whose table of values fits the memory.
@@ -239,31 +226,6 @@ class WorstCaseSolver:
                 f"{self.domain.x.dim}, got shape {tuple(x.shape)}."
             )
 
-    def _search(self, x: Tensor, num_branches: int) -> Maxima:
-        """Find local worst cases without gradients.
-
-        Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            num_branches: The number ``k`` of local worst cases.
-
-        Returns:
-            The local worst cases.
-        """
-        values = self.table(x)
-        if self.domain.theta.is_finite:
-            value, index = values.topk(min(num_branches, len(self.thetas)), dim=-1)
-            more = (0, num_branches - value.shape[-1])
-            value = pad(value, more, value=-torch.inf)
-            theta = self.thetas[pad(index, more)]
-            depth = torch.full_like(value, torch.inf)
-            return Maxima(theta, value, depth, theta[..., :0, :])
-        derivatives = partial(self._derivatives, x, table=self.theta_derivatives)
-        found = self.search.maximize(values, derivatives, num_branches)
-        return found._replace(
-            theta=self.lower + self.width * found.theta,
-            valley=self.lower + self.width * found.valley,
-        )
-
     def is_complete(self, num_branches: int) -> bool:
         """Whether so many branches are all thetas that there are.
 
@@ -273,7 +235,7 @@ class WorstCaseSolver:
         Returns:
             Whether theta is one of so few.
         """
-        return self.domain.theta.is_finite and len(self.thetas) <= num_branches
+        return self.search.is_complete(num_branches)
 
     def local(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
@@ -289,94 +251,39 @@ class WorstCaseSolver:
         Returns:
             The branches, in no order.
         """
-        if self.is_complete(num_branches):
-            theta = self.thetas.expand(*x.shape[:-1], *self.thetas.shape)
-            return self.differentiate(x, theta, held=True)
-        values = self.table(x)
-        if self.domain.theta.is_finite:
-            index = values.topk(num_branches, dim=-1).indices
-            return self.differentiate(x, self.thetas[index], held=True)
-        if known is not None:
-            known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
-        derivatives = partial(self._derivatives, x, table=self.all_derivatives)
-        climbers = self.search.approach(values, derivatives, num_branches, known)
-        # The last step is taken on the quadratic model, without an evaluation, where it
-        # is so short that the model can be trusted. Elsewhere theta is not yet a local
-        # worst case: it is held, which makes its branch a lower bound of the others.
-        short = (climbers.step.abs() <= 0.1 * self.search.grid.spacing).all(dim=-1)
-        step = short.unsqueeze(-1) * climbers.step
-        push = step.unsqueeze(-2) @ climbers.hessian[..., self.domain.x.dim :, :]
-        state = Derivatives(
-            climbers.value + short * climbers.gain,
-            climbers.gradient + push.squeeze(-2),
-            climbers.hessian,
-        )
-        theta = (climbers.theta + step).clamp(0.0, 1.0)
-        return move_with_x(theta, state, short).scaled(self.lower, self.width)
+        slopes = self._slopes(x)
+        if self.search.is_complete(num_branches):
+            return slopes.hold(self.thetas.expand(*x.shape[:-1], *self.thetas.shape))
+        values = partial(self.table, x)
+        return self.search.branches(values, slopes, num_branches, known)
 
-    def _derivatives(
-        self, x: Tensor, theta: Tensor, table: Callable[[Tensor], Derivatives]
-    ) -> Derivatives:
-        """Derivatives by theta in units of the box, and by ``x``.
+    def hold(self, x: Tensor, theta: Tensor) -> Branches:
+        """How the values at fixed thetas move with ``x``.
 
         Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
-            table: The derivatives by theta, or by ``x`` and then theta.
+            x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
+            theta: ``sample_shape x b x k x d_theta`` thetas.
 
         Returns:
-            Value and derivatives, ``sample_shape x b x k``.
+            The branches.
         """
-        result = self._at(x, self.lower + self.width * theta, table)
-        unit = self.unit[-result.gradient.shape[-1] :]
-        return Derivatives(
-            result.value,
-            unit * result.gradient,
-            unit.unsqueeze(-1) * unit * result.hessian,
-        )
+        return self._slopes(x).hold(theta)
+
+    def _slopes(self, x: Tensor) -> Slopes:
+        """The functions' derivatives at controllable parts."""
+        return Slopes(*(partial(self._at, x, t) for t in self.derivative_tables))
 
     def _at(
-        self, x: Tensor, theta: Tensor, table: Callable[[Tensor], Derivatives]
+        self, x: Tensor, table: Callable[[Tensor], Derivatives], theta: Tensor
     ) -> Derivatives:
-        """Derivatives in units of the domain.
-
-        Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            theta: ``sample_shape x b x k x d_theta`` uncontrollable parts.
-            table: The derivatives by some columns.
-
-        Returns:
-            Value and derivatives, ``sample_shape x b x k``.
-        """
-        x = x.unsqueeze(-2).expand(*theta.shape[:-1], x.shape[-1])
-        z = torch.cat([x, theta], dim=-1).index_select(-1, self.z_columns)
-        result = table(z.flatten(-3, -2))
+        """Derivatives at ``sample_shape x b x k x d_theta`` thetas."""
+        result = table(self.domain.join(x.unsqueeze(-2), theta).flatten(-3, -2))
         shape = theta.shape[-3:-1]
         return Derivatives(
             result.value.unflatten(-1, shape),
             result.gradient.unflatten(-2, shape),
             result.hessian.unflatten(-3, shape),
         )
-
-    def differentiate(self, x: Tensor, theta: Tensor, held: bool = False) -> Branches:
-        """How given local worst cases, and their values, move with ``x``.
-
-        Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-            theta: ``sample_shape x b x k x d_theta`` local worst cases.
-            held: Whether to hold theta as ``x`` moves. It can then be any theta.
-
-        Returns:
-            The branches.
-        """
-        if held:
-            state = self._at(x, theta, self.x_derivatives)
-            shape = (*theta.shape, self.domain.x.dim)
-            return Branches(theta, *state, shift=theta.new_zeros(()).expand(shape))
-        theta = (theta - self.lower) / self.width
-        state = self._derivatives(x, theta, self.all_derivatives)
-        movable = torch.ones_like(state.value, dtype=torch.bool)
-        return move_with_x(theta, state, movable).scaled(self.lower, self.width)
 
 
 def worst_case(

@@ -33,19 +33,18 @@ if TYPE_CHECKING:
 class Tables(NamedTuple):
     """What is known of the functions before the points are.
 
-    The first dimension is that of the functions (of the models, if there is a batch of
-    these), or one if they have it in common.
+    The first dimension is that of a model's samples, or one if they have it in common.
 
     Attributes:
-        frequencies: ``batch_shape x 1 x d x F`` frequencies ``w``.
+        frequencies: ``1 x batch_shape x d x F`` frequencies ``w``.
         angles: ``sample_shape x 1 x F`` angles ``e``.
         offset: ``sample_shape x 1`` constants.
         cosines: ``sample_shape x F x (1 + k * k)`` factors of cosines.
         sines: ``sample_shape x F x k`` factors of sines.
-        centers: ``batch_shape x 1 x t x d`` centres ``u_j`` of the kernels.
-        half_norms: ``batch_shape x 1 x 1 x t``, minus half of their squared norms.
+        centers: ``1 x batch_shape x t x d`` centres ``u_j`` of the kernels.
+        half_norms: ``1 x batch_shape x 1 x t``, minus half of their squared norms.
         kernels: ``sample_shape x t x (1 + k + k * k)`` factors of the kernels.
-        slope: ``batch_shape x 1 x 1 x k`` derivatives of the scaled columns.
+        slope: ``1 x batch_shape x 1 x k`` derivatives of the scaled columns.
     """
 
     frequencies: Tensor
@@ -85,11 +84,11 @@ class DerivativeTable:
         """
         self.expansion = expansion
         self.columns = columns
-        slope = slope.index_select(-1, columns).unsqueeze(-3)
-        frequencies = expansion.frequencies.unsqueeze(-3)
+        slope = slope.index_select(-1, columns).unsqueeze(0)
+        frequencies = expansion.frequencies.unsqueeze(0)
         amplitude = expansion.amplitudes.unsqueeze(-1)
         rates = slope * frequencies.index_select(-1, columns)
-        centers = expansion.centers.unsqueeze(-3)
+        centers = expansion.centers.unsqueeze(0)
         center = slope * centers.index_select(-1, columns)
         products = [torch.ones_like(center[..., :1]), center, _outer(center)]
         weights = expansion.kernel_weights.unsqueeze(-1)
@@ -109,8 +108,7 @@ class DerivativeTable:
         """Evaluate the functions and their derivatives.
 
         Args:
-            z: ``sample_shape x n x d`` points, each function its own, or points that
-                functions have in common, as in ``Expansion.scaled``.
+            z: Points that broadcast with ``sample_shape x n x d``.
 
         Returns:
             The values and derivatives, detached from any graph.

@@ -131,7 +131,7 @@ class Expansion(BatchFunction):
     @property
     def num_samples(self) -> int:
         """The number ``C`` of functions (for each model of a batch)."""
-        return self.sample_shape[-1]
+        return self.sample_shape[0]
 
     @property
     def lengthscale(self) -> Tensor | None:  # type: ignore[override]
@@ -150,87 +150,53 @@ class Expansion(BatchFunction):
         """Whether the kernel is the squared exponential, in the user's units too."""
         return math.isinf(self.smoothness) and self.slope is not None
 
-    def __neg__(self) -> Expansion:
-        """The functions with the opposite sign."""
-        return Expansion(
-            self.frequencies,
-            -self.cosines,
-            -self.sines,
-            self.centers,
-            -self.kernel_weights,
-            -self.offset,
-            self.smoothness,
-            self.scale,
-            self.shift,
-            self.input_transform,
-            self.slope,
-        )
-
     def scaled(self, z: Tensor) -> Tensor:
         """Carry points to the space in which the expansion is stationary.
 
         Args:
-            z: ``n x d`` or ``sample_shape x n x d`` points, or ``batch_shape x 1 x n x
-                d``, which all functions of a model have in common.
+            z: Points that broadcast with ``sample_shape x n x d``.
 
         Returns:
-            ``batch_shape x n x d`` scaled points ``u``, or the shape of ``z``.
+            The scaled points ``u``, with a ``batch_shape``.
         """
         if self.dim not in (None, z.shape[-1]) or not self.accepts(z):
             raise BotorchTensorDimensionError(
                 f"Expected `z` of shape n x d or {tuple(self.sample_shape)} x n x d "
                 f"with d = {self.dim}, got shape {tuple(z.shape)}."
             )
-        # The model's transforms know its batch shape but not the samples.
-        points = z.flatten(-3, -2) if z.ndim > 2 else z
-        if self.input_transform is not None:
-            points = self.input_transform(points)
-        points = points / self.scale - self.shift
-        return points.unflatten(-2, z.shape[-3:-1]) if z.ndim > 2 else points
+        points = z if self.input_transform is None else self.input_transform(z)
+        return points / self.scale - self.shift
 
     def forward(self, z: Tensor) -> Tensor:
         """Evaluate the functions.
 
         Args:
-            z: ``n x d`` points for all functions, or ``sample_shape x n x d`` points,
-                each function its own, or ``batch_shape x 1 x n x d`` points, each model
-                its own.
+            z: Points that broadcast with ``sample_shape x n x d``.
 
         Returns:
             ``sample_shape x n`` values; not a number at a point that is not finite.
         """
-        if z.ndim > 2 and self.accepts(z):
-            z = z.expand(*self.sample_shape, *z.shape[-2:])
         width = self.frequencies.shape[-2] + self.centers.shape[-2]
         rows = max(1, base.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))
         if z.shape[-2] > rows:
             return torch.cat([self(part) for part in z.split(rows, dim=-2)], dim=-1)
         u = self.scaled(z)
-        if z.ndim == 2:
-            kernel = self._kernel(u, self.centers)
-            phase = u @ self.frequencies.mT
+        phase = u @ self.frequencies.mT
+        distance = squared_distance(u, self.centers, self.smoothness)
+        kernel = radial_value(distance, self.smoothness)
+        if self.is_shared(z):
             features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
             weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
-            values = weights @ features.mT
+            if z.ndim == 2 + len(self.sample_shape):
+                features = features.squeeze(0)
+            # One product for each model, of all its samples.
+            values = (weights.movedim(0, -2) @ features.mT).movedim(-2, 0)
         else:
-            kernel = self._kernel(u, self.centers.unsqueeze(-3))
-            features = torch.cat([self._phase(u).cos(), kernel], dim=-1)
+            phase = phase - self.angles.unsqueeze(-2)
+            features = torch.cat([phase.cos(), kernel], dim=-1)
             weights = torch.cat([self.amplitudes, self.kernel_weights], dim=-1)
             values = (features @ weights.unsqueeze(-1)).squeeze(-1)
         return self.offset.unsqueeze(-1) + values
-
-    def _kernel(self, u: Tensor, centers: Tensor) -> Tensor:
-        """Correlations with the centres.
-
-        Args:
-            u: ``... x n x d`` scaled points.
-            centers: ``... x t x d`` centres.
-
-        Returns:
-            ``... x n x t`` correlations.
-        """
-        distance = squared_distance(u, centers, self.smoothness)
-        return radial_value(distance, self.smoothness)
 
     def derivative_table(self, columns: Tensor) -> Callable[[Tensor], Derivatives]:
         """Prepare the derivatives with respect to some columns.
@@ -260,18 +226,6 @@ class Expansion(BatchFunction):
             return super().derivatives(z, columns)
         return DerivativeTable(self, columns, self.slope)(z)
 
-    def _phase(self, u: Tensor) -> Tensor:
-        """The phases of the cosines at each function's own points.
-
-        Args:
-            u: ``sample_shape x n x d`` scaled points.
-
-        Returns:
-            ``sample_shape x n x F`` phases.
-        """
-        phase = u @ self.frequencies.mT.unsqueeze(-3)
-        return phase - self.angles.unsqueeze(-2)
-
     def theta_table(
         self, thetas: Tensor, domain: RobustDomain
     ) -> Callable[[Tensor], Tensor]:
@@ -282,10 +236,8 @@ class Expansion(BatchFunction):
             domain: Says which columns are controllable.
 
         Returns:
-            A function of ``b x d_x`` controllable parts for all functions, or
-            ``sample_shape x b x d_x``, each function its own, or ``batch_shape x 1 x b
-            x d_x``, each model its own, that returns the ``sample_shape x b x M``
-            values at all pairs.
+            A function of controllable parts that broadcast with ``sample_shape x b x
+            d_x``. It returns the ``sample_shape x b x M`` values at all pairs.
         """
         if self.slope is None:
             return super().theta_table(thetas, domain)

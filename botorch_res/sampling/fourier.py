@@ -87,7 +87,7 @@ def draw_fourier_samples(
             exact joint samples on it are drawn.
 
     Returns:
-        ``batch_shape x C`` functions.
+        ``C x batch_shape`` functions.
 
     Raises:
         UnsupportedError: If the model, or its kernel, is not one of those above.
@@ -212,7 +212,7 @@ def build_expansion(
         The expansion.
     """
     unit = view.outcome_scale.unsqueeze(-1)
-    cosines, sines = (unit * weights).tensor_split(2, dim=-1)
+    cosines, sines = (unit * weights).movedim(-2, 0).tensor_split(2, dim=-1)
     centers = space.centers
     if kernel_weights is None:
         centers = centers[..., :0, :]
@@ -222,8 +222,8 @@ def build_expansion(
         cosines=cosines,
         sines=sines,
         centers=centers,
-        kernel_weights=unit * space.variance * kernel_weights,
-        offset=view.untransform_outcomes(space.mean),
+        kernel_weights=(unit * space.variance * kernel_weights).movedim(-2, 0),
+        offset=view.untransform_outcomes(space.mean).squeeze(-1),
         smoothness=space.smoothness,
         scale=space.scale,
         shift=space.shift,

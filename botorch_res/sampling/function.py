@@ -1,10 +1,13 @@
 r"""Batches of functions, and what the optimisers ask of them.
 
 ``worst_case`` and ``robust_optimum`` work on ``sample_shape`` functions at once:
-posterior samples (``sample_shape = batch_shape x C``), a posterior mean, or anything
-that a user can write down. ``BatchFunction`` is all they ask:
+posterior samples, a posterior mean, or anything that a user can write down. The
+``sample_shape`` of ``C`` samples of a model is ``C x batch_shape``, BoTorch's order, so
+that points broadcast: ``n x d`` points are common to all functions, ``batch_shape x n x
+d`` to all samples of a model, and with ``sample_shape x n x d`` each function has its
+own. ``BatchFunction`` is all that the optimisers ask:
 
-- values at points, common to all functions or each function's own;
+- values at points;
 - value, gradient and Hessian with respect to some of the columns;
 - values at all pairs of some ``x`` with a fixed set of ``theta``;
 - optionally, a lengthscale, which tells how fine a search has to be.
@@ -84,26 +87,36 @@ class BatchFunction(Module, ABC):
     is_analytic: bool = False
 
     def accepts(self, z: Tensor) -> bool:
-        """Whether points are common to all functions or have a shape of the batch.
+        """Whether points broadcast with ``sample_shape x n x d``.
 
         Args:
             z: Points.
 
         Returns:
-            Whether they are ``n x d``, ``sample_shape x n x d``, or have a 1 in place
-            of the last of ``sample_shape``: points that all functions of a model have
-            in common.
+            Whether there are points for these functions, and for no more of them.
         """
-        own = self.sample_shape
-        return z.ndim == 2 or z.shape[:-2] in (own, (*own[:-1], 1)[: len(own)])
+        sizes = zip(z.shape[-3::-1], self.sample_shape[::-1], strict=False)
+        return 2 <= z.ndim <= 2 + len(self.sample_shape) and all(
+            size in (1, own) for size, own in sizes
+        )
+
+    def is_shared(self, z: Tensor) -> bool:
+        """Whether all samples of a model have their points in common.
+
+        Args:
+            z: Points that broadcast with ``sample_shape x n x d``.
+
+        Returns:
+            Whether they have no dimension of samples, or one of size 1.
+        """
+        return z.ndim < 2 + len(self.sample_shape) or z.shape[:-2][:1] in ((), (1,))
 
     @abstractmethod
     def forward(self, z: Tensor) -> Tensor:
         """Evaluate the functions.
 
         Args:
-            z: ``n x d`` points for all functions, or ``sample_shape x n x d`` points,
-                each function its own.
+            z: Points that broadcast with ``sample_shape x n x d``.
 
         Returns:
             ``sample_shape x n`` values.
@@ -184,10 +197,8 @@ class BatchFunction(Module, ABC):
             domain: Says which columns are controllable.
 
         Returns:
-            A function of ``b x d_x`` controllable parts for all functions, or
-            ``sample_shape x b x d_x``, each function its own, or with a 1 in place of
-            the last of ``sample_shape``, that returns the ``sample_shape x b x M``
-            values at all pairs.
+            A function of controllable parts that broadcast with ``sample_shape x b x
+            d_x``. It returns the ``sample_shape x b x M`` values at all pairs.
         """
 
         def evaluate(x: Tensor) -> Tensor:

@@ -51,11 +51,7 @@ class GridSamples(BatchFunction):
     @property
     def num_samples(self) -> int:
         """The number ``C`` of functions (for each model of a batch)."""
-        return self.sample_shape[-1]
-
-    def __neg__(self) -> GridSamples:
-        """The functions with the opposite sign."""
-        return GridSamples(-self.table, self.domain)
+        return self.sample_shape[0]
 
     def forward(self, z: Tensor) -> Tensor:
         """Look the values up.
@@ -120,7 +116,7 @@ def draw_grid_samples(
         domain: The domain.
 
     Returns:
-        ``batch_shape x C`` functions, in the user's units.
+        ``C x batch_shape`` functions, in the user's units.
 
     Raises:
         UnsupportedError: If the domain is not finite, or too large.
@@ -152,7 +148,7 @@ def draw_grid_samples(
     )
     values = view.untransform_outcomes(mean).unsqueeze(-2)
     values = values + view.outcome_scale.unsqueeze(-1) * (normal @ factor.mT)
-    return GridSamples(values.unflatten(-1, pairs.shape[:2]), domain)
+    return GridSamples(values.movedim(-2, 0).unflatten(-1, pairs.shape[:2]), domain)
 
 
 def describe_kernel(kernel: Module) -> str:

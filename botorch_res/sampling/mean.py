@@ -27,7 +27,7 @@ class KernelMean(BatchFunction):
         self.view = view
         weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
         self.register_buffer("weights", weights)
-        self.sample_shape = torch.Size([*view.batch_shape, 1])
+        self.sample_shape = torch.Size([1, *view.batch_shape])
         inputs = view.original_inputs.flatten(0, -2)
         spread = inputs.amax(dim=0) - inputs.amin(dim=0)
         # A single observation tells the order of magnitude of its columns at best.
@@ -38,19 +38,19 @@ class KernelMean(BatchFunction):
         """Evaluate the posterior mean.
 
         Args:
-            z: ``n x d`` or ``batch_shape x 1 x n x d`` points.
+            z: Points that broadcast with ``1 x batch_shape x n x d``.
 
         Returns:
-            ``batch_shape x 1 x n`` values.
+            ``1 x batch_shape x n`` values.
         """
-        points = self.view.transform_inputs(z.squeeze(-3) if z.ndim > 2 else z)
+        points = self.view.transform_inputs(z)
         covariance = self.view.prior_covariance(points, self.view.train_inputs)
         mean = self.view.prior_mean(points) + (covariance @ self.weights).squeeze(-1)
-        return self.view.untransform_outcomes(mean).unsqueeze(-2)
+        return self.view.untransform_outcomes(mean).expand(*self.sample_shape, -1)
 
 
 def posterior_mean(model: Model | ExactGPView) -> BatchFunction:
-    """The posterior mean as ``batch_shape x 1`` functions, in the user's units.
+    """The posterior mean as ``1 x batch_shape`` functions, in the user's units.
 
     Args:
         model: An exact single-output GP such as ``SingleTaskGP``, single or batched; or

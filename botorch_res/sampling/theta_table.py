@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from botorch_res.domain import RobustDomain
+from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.sampling import function as base
 from botorch_res.sampling.radial import radial_value, squared_distance
 
@@ -43,91 +43,61 @@ class ThetaTable:
         self.domain = domain
         self.separable = math.isinf(expansion.smoothness)
         self.reference = thetas[:1]
-        self.x_columns = torch.tensor(domain.x.columns, device=thetas.device)
-        self.theta_columns = torch.tensor(domain.theta.columns, device=thetas.device)
         corner = domain.join(domain.x.bounds[:1], thetas)
-        u = expansion.scaled(corner).index_select(-1, self.theta_columns)
-        self.factors = self._features(u, self.theta_columns, common=True)
-        self.distance = self._distance(u, self.theta_columns, common=True)
-        size = self.factors.numel() * expansion.num_samples
-        self.weighted = (
-            self._weigh(self.factors.unsqueeze(-3))
-            if size <= base.MAX_ELEMENTS
-            else None
-        )
+        u = domain.theta.of(expansion.scaled(corner))
+        self.factors = self._features(u, domain.theta)
+        self.distance = self._distance(u, domain.theta)
+        self.weighted = None
+        if self.factors.numel() * expansion.num_samples <= base.MAX_ELEMENTS:
+            weighted = self._weigh(self.factors)
+            self.weighted = weighted.movedim(0, -3).flatten(-3, -2)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the functions at all pairs.
 
         Args:
-            x: ``b x d_x`` controllable parts for all functions, or
-                ``sample_shape x b x d_x``, each function its own, or
-                ``batch_shape x 1 x b x d_x``, each model its own.
+            x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
 
         Returns:
             ``sample_shape x b x M`` values.
         """
-        common = x.ndim == 2 or x.shape[-3] == 1
+        shared = self.expansion.is_shared(x)
+        if shared and x.ndim == 2 + len(self.expansion.sample_shape):
+            x = x.squeeze(0)
         z = self.domain.join(x, self.reference)
-        u = self.expansion.scaled(z).index_select(-1, self.x_columns)
-        if common and x.ndim > 2:
-            u = u.squeeze(-3)
-        features = self._features(u, self.x_columns, common)
-        if common and self.weighted is not None:
-            values: Tensor = features @ self.weighted.flatten(-3, -2).mT
-            values = values.unflatten(-1, self.weighted.shape[-3:-1]).transpose(-3, -2)
+        u = self.domain.x.of(self.expansion.scaled(z))
+        features = self._features(u, self.domain.x)
+        # In the products a model's samples stand side by side, next to the points:
+        # one large product for each model, where the order of the samples before the
+        # models would make it many small ones.
+        if shared and self.weighted is not None:
+            values: Tensor = features @ self.weighted.mT
+            shape = (self.expansion.num_samples, -1)
+            values = values.unflatten(-1, shape).movedim(-2, 0)
         else:
-            weighted = self._weigh(features.unsqueeze(-3) if common else features)
+            weighted = self._weigh(features).movedim(0, -3)
             values = weighted.flatten(-3, -2) @ self.factors.mT
-            values = values.unflatten(-2, weighted.shape[-3:-1])
+            values = values.unflatten(-2, weighted.shape[-3:-1]).movedim(-3, 0)
         if not self.separable and self.expansion.centers.shape[-2]:
-            values = values + self._kernel(u, common)
+            values = values + self._kernel(u, shared)
         return values + self.expansion.offset[..., None, None]
 
-    def _features(self, u: Tensor, columns: Tensor, common: bool) -> Tensor:
-        """The factors of one part of the points.
-
-        Args:
-            u: ``... x n x d_part`` scaled parts.
-            columns: The part's columns.
-            common: Whether all functions of a model have the same points.
-
-        Returns:
-            ``... x n x W`` factors: cosines, sines and, if separable, kernels.
-        """
-        frequencies = self.expansion.frequencies.index_select(-1, columns)
-        phase = u @ (frequencies if common else frequencies.unsqueeze(-3)).mT
+    def _features(self, u: Tensor, part: DomainPart) -> Tensor:
+        """The ``... x n x W`` cosines, sines and, if separable, kernels of one part."""
+        phase = u @ part.of(self.expansion.frequencies).mT
         factors = [phase.cos(), phase.sin()]
         if self.separable:
-            distance = self._distance(u, columns, common)
+            distance = self._distance(u, part)
             factors.append(radial_value(distance, self.expansion.smoothness))
         return torch.cat(factors, dim=-1)
 
-    def _distance(self, u: Tensor, columns: Tensor, common: bool) -> Tensor:
-        """One part's share of the squared distances to the centres.
-
-        Args:
-            u: ``... x n x d_part`` scaled parts.
-            columns: The part's columns.
-            common: Whether all functions of a model have the same points.
-
-        Returns:
-            ``... x n x t`` squared distances.
-        """
-        centers = self.expansion.centers.index_select(-1, columns)
-        if not common:
-            centers = centers.unsqueeze(-3)
+    def _distance(self, u: Tensor, part: DomainPart) -> Tensor:
+        """One part's share of the ``... x n x t`` squared distances to the centres."""
+        centers = part.of(self.expansion.centers)
         return squared_distance(u, centers, self.expansion.smoothness)
 
     def _weigh(self, factors: Tensor) -> Tensor:
-        """Apply the samples' weights to the factors of one part.
-
-        Args:
-            factors: ``... x n x W`` factors; broadcasts with ``sample_shape x n x W``.
-
-        Returns:
-            ``sample_shape x n x W`` weighted factors.
-        """
+        """Apply the samples' weights to the factors of one part."""
         expansion = self.expansion
         a, b = expansion.cosines.unsqueeze(-2), expansion.sines.unsqueeze(-2)
         waves = expansion.frequencies.shape[-2]
@@ -138,29 +108,20 @@ class ThetaTable:
             weighted.append(kernel_weights * factors[..., 2 * waves :])
         return torch.cat(weighted, dim=-1)
 
-    def _kernel(self, u: Tensor, common: bool) -> Tensor:
-        """The kernel's part of the sum, pair by pair, in chunks of bounded memory.
-
-        Args:
-            u: ``... x b x d_x`` scaled controllable parts.
-            common: Whether all functions of a model have the same points.
-
-        Returns:
-            ``sample_shape x b x M`` values.
-        """
-        x_distance = self._distance(u, self.x_columns, common).unsqueeze(-2)
+    def _kernel(self, u: Tensor, shared: bool) -> Tensor:
+        """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""
+        x_distance = self._distance(u, self.domain.x).unsqueeze(-2)
         theta_distance = self.distance.unsqueeze(-3)
-        weights = self.expansion.kernel_weights.mT
-        if not common:
-            theta_distance = theta_distance.unsqueeze(-4)
-            weights = self.expansion.kernel_weights[..., None, :, None]
+        weights = self.expansion.kernel_weights
+        if shared:  # batch_shape x t x C
+            weights = weights.movedim(0, -1).unsqueeze(-3)
+        else:
+            weights = weights[..., None, :, None]
         pairs = x_distance.shape[:-3].numel() * self.distance.shape[-2:].numel()
         rows = max(1, base.piece_size(u.device) // pairs)
         chunks = []
         for part in x_distance.split(rows, dim=-3):
             kernel = radial_value(part + theta_distance, self.expansion.smoothness)
-            if common:
-                chunks.append((kernel @ weights.unsqueeze(-3)).movedim(-1, -3))
-            else:
-                chunks.append((kernel @ weights).squeeze(-1))
-        return torch.cat(chunks, dim=-2)
+            chunks.append(kernel @ weights)
+        values = torch.cat(chunks, dim=-3)
+        return values.movedim(-1, 0) if shared else values.squeeze(-1)

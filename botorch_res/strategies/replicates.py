@@ -92,7 +92,7 @@ def recommend_replicates(strategy: Strategy, X: Tensor, Y: Tensor) -> RobustOpti
     best = robust_optimum(posterior_mean(view), strategy.domain)
     sign = -1.0 if strategy.maximize else 1.0
     return RobustOptimum(
-        best.x.squeeze(-2), best.theta.squeeze(-2), sign * best.value.squeeze(-1)
+        best.x.squeeze(0), best.theta.squeeze(0), sign * best.value.squeeze(0)
     )
 
 
@@ -152,7 +152,7 @@ def _(strategy: ThompsonStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Ten
     view = ExactGPView(strategy.fit(X, Y), negate=strategy.maximize)
     samples = draw_fourier_samples(view, num_samples=1, seed=seeds)
     optimum = robust_optimum(samples, strategy.domain)
-    return strategy.domain.join(optimum.x, optimum.theta).squeeze(-2)
+    return strategy.domain.join(optimum.x, optimum.theta).squeeze(0)
 
 
 @_propose.register

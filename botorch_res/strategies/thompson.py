@@ -41,7 +41,8 @@ class ThompsonStrategy(Strategy):
         view = ExactGPView(self.fit(X, Y, Yvar), negate=self.maximize)
         samples = draw_fourier_samples(view, num_samples=n, seed=seed)
         optimum = robust_optimum(samples, self.domain)
-        points = self.domain.join(optimum.x, optimum.theta).reshape(-1, X.shape[-1])
+        points = self.domain.join(optimum.x, optimum.theta)
+        points = points.movedim(0, -2).reshape(-1, X.shape[-1])
         # With an ensemble every member has drawn n functions: keep n of all of them.
         generator = torch.Generator().manual_seed(seed)
         keep = torch.randperm(len(points), generator=generator)[:n]

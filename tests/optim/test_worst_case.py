@@ -337,9 +337,9 @@ def test_several_finalists_are_needed(dim):
 
 def test_the_coarsest_grid_is_not_trusted():
     """Polynomials are used only on grids as fine as the functions ask for."""
-    one = torch.ones(1, dtype=torch.double)
+    unit = torch.tensor([[0.0], [1.0]], dtype=torch.double)
     for scale in torch.logspace(-6, -2, 400, dtype=torch.double).tolist():
-        search = BoxSearch(one, scale * one, is_analytic=True, effort=1.0)
+        search = BoxSearch(unit, scale * unit[1], is_analytic=True, effort=1.0)
         assert (search.plan.radius == 0) == (1.0 + 8.0 / scale > 8191), scale
 
 
