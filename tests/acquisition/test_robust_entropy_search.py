@@ -802,9 +802,9 @@ class TestBatches:
         acqf = qRobustEntropySearch(batched, make_domain(), **options)
         values = acqf(z.unsqueeze(-3))
         assert values.shape == (5, 3)
-        assert acqf.robust_optimizers.shape == (3, 4, 2)
-        assert acqf.robust_optimal_values.shape == (3, 4)
-        assert acqf.ep_converged.shape == acqf.ep_num_sweeps.shape == (3, 4)
+        assert acqf.robust_optimizers.shape == (4, 3, 2)
+        assert acqf.robust_optimal_values.shape == (4, 3)
+        assert acqf.ep_converged.shape == acqf.ep_num_sweeps.shape == (4, 3)
         for member in range(3):
             single = qRobustEntropySearch(
                 SingleTaskGP(X[member], Y[member]), make_domain(), **options
@@ -812,10 +812,11 @@ class TestBatches:
             # The member's own samples, whatever the generator made of them.
             for name, buffer in acqf.samples.named_buffers():
                 if "input_transform" not in name:
-                    setattr(single.samples, name, buffer[member])
+                    axis = 1 if buffer.shape[:2] == (4, 3) else 0
+                    setattr(single.samples, name, buffer.select(axis, member))
             single.solver = type(single.solver)(single.samples, single.domain)
-            single._sampled_values = acqf._sampled_values[member]
-            single._sampled_optimizers = acqf._sampled_optimizers[member]
+            single._sampled_values = acqf._sampled_values[:, member]
+            single._sampled_optimizers = acqf._sampled_optimizers[:, member]
             single.set_X_pending(None)
             assert torch.allclose(values[:, member], single(z), rtol=1e-5, atol=1e-7)
 

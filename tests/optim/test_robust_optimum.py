@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 
 import pytest
 import torch
@@ -61,7 +62,7 @@ def test_starts_are_not_neighbours():
     """The best candidate, and others that are further away than its neighbours."""
     samples, _ = random_samples(3, 21)
     solver = WorstCaseSolver(samples, unit_domain(2, 1))
-    candidates, spacing, num_starts = _candidates(solver, 1.0)
+    candidates, spacing, num_starts = _candidates(solver)
     starts = _screen(solver, candidates, spacing, num_starts)
     value = solver.bound(candidates)
     for own, found in zip(value, starts, strict=True):
@@ -171,7 +172,11 @@ def test_four_kinds_of_domain(monkeypatch):
 def test_maximisation_by_sign():
     samples, _ = random_samples(2, 8)
     domain = unit_domain(1, 1)
-    ours = robust_optimum(-samples, domain)
+    negated = deepcopy(samples)
+    for name in ("cosines", "sines", "kernel_weights", "offset"):
+        setattr(negated, name, -getattr(samples, name))
+    negated.angles = negated.angles + math.pi
+    ours = robust_optimum(negated, domain)
     plain = robust_optimum(lambda z: -samples(z), domain, effort=1.5)
     torch.testing.assert_close(ours.value, plain.value, rtol=0.0, atol=1e-3)
 

@@ -43,7 +43,7 @@ def test_search_stays_on_the_device(nu, num_thetas):
     if num_thetas is not None:  # more, or fewer, than there are branches
         choices["theta_choices"] = torch.rand(num_thetas, 1).double()
     solver = WorstCaseSolver(samples, unit_domain(2, 1, **choices))
-    candidates, spacing, _ = _candidates(solver, 1.0)
+    candidates, spacing, _ = _candidates(solver)
     with FakeTensorMode():
         solver, candidates, spacing = on_fake_device(
             (solver, candidates, spacing), "meta"

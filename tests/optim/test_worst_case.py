@@ -246,10 +246,10 @@ def test_batches_of_models_and_single_precision():
     domain = unit_domain(1, 1)
     x = domain.x.sample(4, seed=0)
     worst = worst_case(samples, x, domain)
-    assert worst.theta.shape == (2, 3, 4, 1)
+    assert worst.theta.shape == (3, 2, 4, 1)
     grid = torch.linspace(0, 1, 12001, dtype=torch.double).unsqueeze(-1)
     values = samples(domain.join(x.unsqueeze(-2), grid).flatten(0, 1))
-    best = values.reshape(2, 3, 4, 12001).amax(-1)
+    best = values.reshape(3, 2, 4, 12001).amax(-1)
     torch.testing.assert_close(worst.value, best, rtol=0.0, atol=1e-5)
     single = worst_case(samples.float(), x.float(), domain.to(torch.float))
     assert single.value.dtype == torch.float

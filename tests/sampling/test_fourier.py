@@ -54,7 +54,7 @@ def statistics(model, Z, method="matheron", num_seeds=48, num_samples=64):
     moments = []
     for seed in range(num_seeds):
         samples = draw_fourier_samples(model, num_samples, method=method, seed=seed)
-        residual = samples(Z) - mean.unsqueeze(-2)
+        residual = samples(Z).movedim(0, -2) - mean.unsqueeze(-2)
         second = residual.mT @ residual / num_samples - covariance
         moments.append(torch.cat([residual.mean(-2), second.flatten(-2)], -1))
     moments = torch.stack(moments)
@@ -301,22 +301,22 @@ def test_batches_of_models():
     with torch.no_grad():
         model.covar_module.lengthscale = torch.rand(3, 1, 2) + 0.2
     samples = draw_fourier_samples(model, 6, seed=0)
-    assert samples.sample_shape == (3, 6)
+    assert samples.sample_shape == (6, 3)
     Z = torch.rand(4, 2, dtype=torch.double)
     values = samples(Z)
-    torch.testing.assert_close(samples(Z.expand(3, 6, 4, 2)), values)
+    torch.testing.assert_close(samples(Z.expand(6, 3, 4, 2)), values)
     # Every function by itself, from the tables of its own model.
     for i in range(3):
         u = Z / model.covar_module.lengthscale[i] - samples.shift[i]
         phase = u @ samples.frequencies[i].mT
         kernel = (-0.5 * torch.cdist(u, samples.centers[i]).square()).exp()
-        expected = samples.offset[i, :, None] + (
-            samples.cosines[i] @ phase.cos().mT
-            + samples.sines[i] @ phase.sin().mT
-            + samples.kernel_weights[i] @ kernel.mT
+        expected = samples.offset[:, i, None] + (
+            samples.cosines[:, i] @ phase.cos().mT
+            + samples.sines[:, i] @ phase.sin().mT
+            + samples.kernel_weights[:, i] @ kernel.mT
         )
-        torch.testing.assert_close(values[i], expected)
-        near = samples(model.train_inputs[0][i])[i] - model.train_targets[i]
+        torch.testing.assert_close(values[:, i], expected)
+        near = samples(model.train_inputs[0][i])[:, i] - model.train_targets[i]
         assert near.abs().max() < 6 * math.sqrt(1e-3)
 
 

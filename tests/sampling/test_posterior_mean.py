@@ -33,11 +33,11 @@ def test_equals_the_models_posterior(batch, kernel, mean, closed_form):
     ).eval()
     function = posterior_mean(model)
     assert isinstance(function, Expansion) == closed_form
-    assert function.sample_shape == (*batch, 1)
+    assert function.sample_shape == (1, *batch)
     Z = 3 + 10 * torch.rand(6, 2, dtype=torch.double)
-    expected = model.posterior(Z).mean.detach().mT
+    expected = model.posterior(Z).mean.detach().mT.movedim(-2, 0)
     torch.testing.assert_close(function(Z), expected, rtol=1e-8, atol=1e-8)
-    own = Z.expand(*batch, 1, 6, 2)
+    own = Z.expand(1, *batch, 6, 2)
     torch.testing.assert_close(function(own), expected, rtol=1e-8, atol=1e-8)
     derivatives = function.derivatives(own, torch.tensor([0, 1]))
     step = torch.tensor([1e-4, 0.0], dtype=torch.double)

@@ -124,8 +124,8 @@ def test_samples_of_a_model_share_its_points(kind, monkeypatch):
     sizes = []
     features = ThetaTable._features
 
-    def record(table, u, columns, common):
-        found = features(table, u, columns, common)
+    def record(table, u, part):
+        found = features(table, u, part)
         sizes.append(tuple(found.shape[:-1]))
         return found
 
@@ -192,7 +192,7 @@ def test_batched_models_are_those_of_each_data_set(factory, noise):
     Yvar = None if Yvar is None else Yvar.expand_as(Y)
     batch = factory(X, Y, Yvar, domain.bounds, seed=1)
     points = domain.sample(7, seed=9)
-    together = posterior_mean(batch)(points).squeeze(-2)
+    together = posterior_mean(batch)(points).squeeze(0)
     assert batch.batch_shape == (3,)
     for i in range(3):
         own = None if Yvar is None else Yvar[i]
@@ -246,7 +246,7 @@ def test_samples_with_seeds_are_those_of_single_models(method, shared):
         alone = draw_fourier_samples(
             model(X[i], Y[i], torch.Size()), 2, seed=seed, **options
         )
-        torch.testing.assert_close(batch(points)[i], alone(points))
+        torch.testing.assert_close(batch(points)[:, i], alone(points))
 
 
 def test_seeds_may_be_any_sequence():
