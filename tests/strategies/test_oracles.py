@@ -4,22 +4,19 @@ import math
 
 import pytest
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
 from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.sampling import manual_seed
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.means import LinearMean
 from linear_operator import to_linear_operator
 from torch.distributions import Normal
 
 from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP, ExactGPView, FixedGP
+from botorch_res.models.members import members
 from botorch_res.strategies import make_strategy
-from botorch_res.strategies.non_robust import members
 from botorch_res.strategies.worst_case_improvement import Jitter, WorstCaseImprovement
 from tests.strategies.options import QUICK
 
@@ -482,15 +479,6 @@ def test_large_finite_domains_are_searched_in_rounds(name, seed, monkeypatch):
     assert best >= acqf(points.unsqueeze(-2)).max() - 1e-9
     assert (values > best + 1e-9).sum() <= 8
     assert torch.equal(strategy.propose(X, Y, seed=5), proposed)
-
-
-def test_prior_mean_must_be_constant():
-    X, Y = data()
-    model = SingleTaskGP(
-        X, Y, mean_module=LinearMean(3), input_transform=Normalize(3, bounds=BOUNDS)
-    )
-    with pytest.raises(UnsupportedError, match="or a ZeroMean, got LinearMean"):
-        members(ExactGPView(model.eval()))
 
 
 def test_model_without_transforms():
