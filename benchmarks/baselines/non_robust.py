@@ -38,8 +38,8 @@ from torch.nn import ModuleList
 from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.models.members import members
-from botorch_res.optim.optimize_acqf import optimize_robust_acqf
-from botorch_res.strategies.base import Strategy
+from botorch_res.optim import optimize_robust_acqf
+from botorch_res.strategies import Strategy
 
 
 @dataclass(eq=False, kw_only=True)
