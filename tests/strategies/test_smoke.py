@@ -29,7 +29,7 @@ def test_most_runs_are_better_than_chance(name, problem):
     assert found.median() <= chance.quantile(0.2)
 
 
-def test_hyperparameters_are_kept_and_refreshed(self):
+def test_hyperparameters_are_kept_and_refreshed():
     """Robot pushing: new ones every tenth observation."""
     problem = PROBLEMS["robot_pushing"]
     factory = BayesianGP(num_samples=2, num_steps=3, refresh=10)
