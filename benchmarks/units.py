@@ -25,6 +25,7 @@ import botorch
 import gpytorch
 import torch
 
+import benchmarks.baselines  # noqa: F401, for their names
 import botorch_res
 from benchmarks.protocols import Objective, Protocol, protocol
 from botorch_res.models import DefaultGP

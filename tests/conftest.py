@@ -1,3 +1,4 @@
+import pytest
 import torch
 from hypothesis import settings
 
@@ -5,3 +6,5 @@ torch.set_num_threads(1)
 # The same examples in every run, however slow the machine is today.
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.load_profile("reproducible")
+# Tests that several modules share.
+pytest.register_assert_rewrite("tests.strategies.contract", "tests.strategies.runs")

@@ -60,37 +60,14 @@ class Ascent(NamedTuple):
         )
 
 
-def ascend(
-    function: Callable[[Tensor], Tensor],
-    starts: Tensor,
-    movable: Tensor,
-    num_rounds: int,
-) -> tuple[Tensor, Tensor]:
-    """Climb from every start, never going down.
-
-    Args:
-        function: Maps ``n x batch_shape x d`` points of the unit cube to
-            ``n x batch_shape`` values, each a differentiable function of its own point.
-        starts: ``batch_shape x d`` starting points.
-        movable: ``d`` booleans: the columns that may change.
-        num_rounds: The number of rounds, each with one evaluation of ``function`` at
-            a few points per problem.
-
-    Returns:
-        The ``batch_shape x d`` points reached and their ``batch_shape`` values.
-    """
-    state = begin(function, starts, movable)
-    state = advance(function, state, movable, num_rounds, finish=True)
-    return state.points, state.values
-
-
 def begin(
     function: Callable[[Tensor], Tensor], starts: Tensor, movable: Tensor
 ) -> Ascent:
     """Evaluate the starts and choose the size of the first step.
 
     Args:
-        function: As in ``ascend``.
+        function: Maps ``n x batch_shape x d`` points of the unit cube to
+            ``n x batch_shape`` values, each a differentiable function of its own point.
         starts: ``batch_shape x d`` starting points.
         movable: ``d`` booleans: the columns that may change.
 
@@ -112,13 +89,14 @@ def advance(
     num_rounds: int,
     finish: bool,
 ) -> Ascent:
-    """Go on with the ascent.
+    """Go on with the ascent, never going down.
 
     Args:
-        function: As in ``ascend``.
+        function: As in ``begin``.
         state: The state so far.
         movable: ``d`` booleans: the columns that may change.
-        num_rounds: The number of rounds.
+        num_rounds: The number of rounds, each with one evaluation of ``function`` at
+            a few points per problem.
         finish: Whether the ascent ends here, so that the last round goes without
             gradients, and the state is of no use for another one.
 

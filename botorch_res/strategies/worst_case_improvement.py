@@ -1,8 +1,7 @@
 """Expected improvement of the worst case, by BoTorch's risk measures.
 
 BoTorch smooths the improvement, and repairs covariances, by constants that suit
-outcomes of order one. It is therefore given the outcomes of the model's own space, like
-the methods of ``botorch_res.strategies.non_robust``.
+outcomes of order one. It is therefore given the outcomes of the model's own space.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from torch.nn import ModuleList
 from botorch_res.domain import RobustDomain
 from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
+from botorch_res.models.members import members
 from botorch_res.optim import WorstCaseSolver
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
 from botorch_res.optim.recommend import mean_function
 from botorch_res.strategies.base import Strategy, register_strategy
-from botorch_res.strategies.non_robust import members
 
 
 @register_strategy("worst_case_nei")

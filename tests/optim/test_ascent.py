@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res.optim.ascent import advance, ascend, begin
+from botorch_res.optim.ascent import advance, begin
 
 DOUBLE = {"dtype": torch.double}
 
@@ -11,7 +11,9 @@ DOUBLE = {"dtype": torch.double}
 def climb(function, starts: Tensor, rounds: int = 30, movable=None):
     if movable is None:
         movable = torch.ones(starts.shape[-1], dtype=torch.bool)
-    return ascend(function, starts, movable, rounds)
+    state = begin(function, starts, movable)
+    state = advance(function, state, movable, rounds, finish=True)
+    return state.points, state.values
 
 
 def test_smooth_maxima_in_the_cube_and_on_its_faces():

@@ -342,8 +342,8 @@ def test_what_cannot_be_one_batch_is_refused():
         propose_replicates(res, X, Y, [0, 1])
     with pytest.raises(BotorchTensorDimensionError, match=r"got \(6, 2\)"):
         recommend_replicates(res, X[0], Y[0])
-    improvement = make_strategy("expected_improvement", domain, maximize=False)
-    with pytest.raises(UnsupportedError, match="got ExpectedImprovementStrategy"):
+    improvement = make_strategy("worst_case_nei", domain, maximize=False)
+    with pytest.raises(UnsupportedError, match="got WorstCaseImprovementStrategy"):
         propose_replicates(improvement, X, Y, SEEDS)
     bayesian = BayesianGP(num_samples=2)
     ensemble = make_strategy("res", domain, maximize=False, model_factory=bayesian)

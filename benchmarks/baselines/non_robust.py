@@ -24,24 +24,22 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.optim.optimize import optimize_acqf_discrete
 from botorch.utils.safe_math import logmeanexp
 from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import normalize
-from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
 from torch.nn import ModuleList
 
 from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
-from botorch_res.optim.optimize_acqf import optimize_robust_acqf
-from botorch_res.strategies.base import Strategy
+from botorch_res.models.members import members
+from botorch_res.optim import optimize_robust_acqf
+from botorch_res.strategies import Strategy
 
 
 @dataclass(eq=False, kw_only=True)
@@ -237,43 +235,3 @@ class MemberAverage(AcquisitionFunction):
         values = torch.stack([member(points) for member in self.acquisition_functions])
         average: Tensor = logmeanexp(values, dim=0) if self._log else values.mean(dim=0)
         return average
-
-
-def members(view: ExactGPView) -> list[SingleTaskGP]:
-    """The members of a model, each without transforms, in the model's own space.
-
-    Args:
-        view: A model with a constant prior mean, single or an ensemble.
-
-    Returns:
-        Models of the same process less its prior mean. A constant shifts no maximum.
-
-    Raises:
-        UnsupportedError: If the prior mean is not constant.
-    """
-    if type(view.mean_module) not in (ConstantMean, ZeroMean):
-        raise UnsupportedError(
-            "Expected a model with a ConstantMean or a ZeroMean, got "
-            f"{type(view.mean_module).__name__}."
-        )
-    kernel: Any = view.covar_module
-    if len(view.batch_shape) == 0:
-        return [_single(view.train_inputs, view.residual, view.noise, kernel)]
-    return [
-        _single(view.train_inputs[i], view.residual[i], view.noise[i], kernel[i])
-        for i in range(view.batch_shape.numel())
-    ]
-
-
-def _single(X: Tensor, y: Tensor, noise: Tensor, kernel: Any) -> SingleTaskGP:
-    """A model of ``t x d`` inputs and ``t`` outcomes with zero mean."""
-    model = SingleTaskGP(
-        X,
-        y.unsqueeze(-1),
-        noise.unsqueeze(-1),
-        mean_module=ZeroMean(),
-        covar_module=kernel,
-        outcome_transform=None,
-    )
-    model.eval().requires_grad_(False)
-    return model

@@ -9,9 +9,9 @@ from botorch.acquisition.analytic import LogExpectedImprovement, UpperConfidence
 from botorch.models import SingleTaskGP
 from torch import Tensor
 
+from benchmarks.baselines.non_robust import NonRobustStrategy
 from botorch_res.limits import at_least
-from botorch_res.strategies.base import register_strategy
-from botorch_res.strategies.non_robust import NonRobustStrategy
+from botorch_res.strategies import register_strategy
 
 
 @register_strategy("expected_improvement")

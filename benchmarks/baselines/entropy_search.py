@@ -13,11 +13,11 @@ from botorch.models import SingleTaskGP
 from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
+from benchmarks.baselines.non_robust import NonRobustStrategy
 from botorch_res.limits import at_least
-from botorch_res.optim.ascent import ascend
+from botorch_res.optim.ascent import advance, begin
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
-from botorch_res.strategies.base import register_strategy
-from botorch_res.strategies.non_robust import NonRobustStrategy
+from botorch_res.strategies import register_strategy
 
 # The search for the maxima of sampled functions: starts for each, rounds of the ascent.
 NUM_STARTS = 4
@@ -128,8 +128,9 @@ def sampled_maxima(
     with torch.no_grad():
         best = samples(points).topk(min(NUM_STARTS, len(points)), dim=-1)
     starts = normalize(points[best.indices], bounds)
-    reached, values = ascend(each_its_own, starts, movable, NUM_ROUNDS)
-    top = values.argmax(dim=-1, keepdim=True)
-    maxima = reached.take_along_dim(top.unsqueeze(-1), dim=-2).squeeze(-2)
+    state = begin(each_its_own, starts, movable)
+    state = advance(each_its_own, state, movable, NUM_ROUNDS, finish=True)
+    top = state.values.argmax(dim=-1, keepdim=True)
+    maxima = state.points.take_along_dim(top.unsqueeze(-1), dim=-2).squeeze(-2)
     inputs: Tensor = unnormalize(maxima, bounds)
-    return inputs, values.take_along_dim(top, dim=-1)
+    return inputs, state.values.take_along_dim(top, dim=-1)

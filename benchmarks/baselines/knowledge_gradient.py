@@ -16,10 +16,10 @@ from botorch.acquisition.knowledge_gradient import qKnowledgeGradient
 from botorch.models import SingleTaskGP
 from torch import Tensor
 
+from benchmarks.baselines.non_robust import NonRobustStrategy
 from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
-from botorch_res.strategies.base import register_strategy
-from botorch_res.strategies.non_robust import NonRobustStrategy
+from botorch_res.strategies import register_strategy
 
 
 class DiscreteKnowledgeGradient(qKnowledgeGradient):

@@ -1,0 +1,52 @@
+"""Single models in place of an ensemble, for what takes BoTorch models one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models import SingleTaskGP
+from gpytorch.means import ConstantMean, ZeroMean
+from torch import Tensor
+
+from botorch_res.models.exact_gp import ExactGPView
+
+
+def members(view: ExactGPView) -> list[SingleTaskGP]:
+    """The members of a model, each without transforms, in the model's own space.
+
+    Args:
+        view: A model with a constant prior mean, single or an ensemble.
+
+    Returns:
+        Models of the same process less its prior mean. A constant shifts no maximum.
+
+    Raises:
+        UnsupportedError: If the prior mean is not constant.
+    """
+    if type(view.mean_module) not in (ConstantMean, ZeroMean):
+        raise UnsupportedError(
+            "Expected a model with a ConstantMean or a ZeroMean, got "
+            f"{type(view.mean_module).__name__}."
+        )
+    kernel: Any = view.covar_module
+    if len(view.batch_shape) == 0:
+        return [_single(view.train_inputs, view.residual, view.noise, kernel)]
+    return [
+        _single(view.train_inputs[i], view.residual[i], view.noise[i], kernel[i])
+        for i in range(view.batch_shape.numel())
+    ]
+
+
+def _single(X: Tensor, y: Tensor, noise: Tensor, kernel: Any) -> SingleTaskGP:
+    """A model of ``t x d`` inputs and ``t`` outcomes with zero mean."""
+    model = SingleTaskGP(
+        X,
+        y.unsqueeze(-1),
+        noise.unsqueeze(-1),
+        mean_module=ZeroMean(),
+        covar_module=kernel,
+        outcome_transform=None,
+    )
+    model.eval().requires_grad_(False)
+    return model
