@@ -32,7 +32,6 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from botorch.optim.optimize import optimize_acqf_discrete
 from botorch.utils.safe_math import logmeanexp
-from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import normalize
 from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
@@ -41,6 +40,7 @@ from torch.nn import ModuleList
 from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from botorch_res.seeding import seeded
 from botorch_res.strategies.base import Strategy
 
 
@@ -119,7 +119,7 @@ class NonRobustStrategy(Strategy):
         pending = X[:0] if X_pending is None else X_pending
         for _ in range(n):
             # BoTorch's samplers take their seeds from the global generator.
-            with manual_seed(seed):
+            with seeded(seed):
                 acqf = self.acquisition_function(X, Y, Yvar, pending, seed)
                 pending = torch.cat([pending, self._maximize(acqf, seed)])
         return pending[len(pending) - n :]
