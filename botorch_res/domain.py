@@ -21,7 +21,8 @@ from botorch.exceptions.errors import (
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from botorch_res.limits import check_number, check_seed
+from botorch_res.limits import check_number
+from botorch_res.seeding import check_seed
 
 # A point counts as part of the domain within this share of the bounds' distance.
 ROUNDING = 1e-6

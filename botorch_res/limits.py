@@ -56,20 +56,3 @@ def check_number(name: str, value: Any, least: Any) -> None:
             f"Expected `{name}` to be a {text} number of at least {least}, got "
             f"{value!r}."
         )
-
-
-def check_seed(seed: Any, optional: bool = True) -> None:
-    """Raise unless a seed is a whole number that every generator takes.
-
-    Args:
-        seed: The seed.
-        optional: Whether it may be ``None``.
-    """
-    if optional and seed is None:
-        return
-    is_whole = isinstance(seed, Integral) and not isinstance(seed, bool)
-    if not is_whole or not 0 <= seed < 2**63:
-        expected = "None or a whole number" if optional else "a whole number"
-        raise InputDataError(
-            f"Expected `seed` to be {expected} from 0 to 2**63 - 1, got {seed!r}."
-        )

@@ -2,13 +2,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain
-from botorch_res.limits import at_least, check_number, check_numbers, check_seed
-
-DOMAIN = RobustDomain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), [1])
+from botorch_res.limits import at_least, check_number, check_numbers
 
 
 @dataclass
@@ -43,24 +39,3 @@ def test_not_a_width(width):
         match=rf"`width` to be a finite number of at least 0.0, got {width!r}\.",
     ):
         Options("any", width=width)
-
-
-@pytest.mark.parametrize("seed", [0, 2**63 - 1, np.int64(3)])
-def test_seeds_that_every_generator_takes(seed):
-    check_seed(seed)
-    assert torch.equal(DOMAIN.sample(4, seed), DOMAIN.sample(4, int(seed)))
-
-
-@pytest.mark.parametrize("seed", [-1, 2**63, 2**70, 0.5, "1", True, float("nan")])
-def test_not_a_seed(seed):
-    message = rf"`seed` to be None or a whole number from 0 .* got {seed!r}\."
-    with pytest.raises(InputDataError, match=message):
-        check_seed(seed)
-    with pytest.raises(InputDataError, match=message):
-        DOMAIN.sample(4, seed)
-
-
-def test_seed_may_be_missing():
-    check_seed(None)
-    with pytest.raises(InputDataError, match=r"`seed` to be a whole .* got None"):
-        check_seed(None, optional=False)

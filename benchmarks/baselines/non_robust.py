@@ -30,7 +30,6 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.models import SingleTaskGP
 from botorch.optim.optimize import optimize_acqf_discrete
 from botorch.utils.safe_math import logmeanexp
-from botorch.utils.sampling import manual_seed
 from botorch.utils.transforms import normalize
 from torch import Tensor
 from torch.nn import ModuleList
@@ -39,6 +38,7 @@ from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.models.members import members
 from botorch_res.optim import optimize_robust_acqf
+from botorch_res.seeding import seeded
 from botorch_res.strategies import Strategy
 
 
@@ -117,7 +117,7 @@ class NonRobustStrategy(Strategy):
         pending = X[:0] if X_pending is None else X_pending
         for _ in range(n):
             # BoTorch's samplers take their seeds from the global generator.
-            with manual_seed(seed):
+            with seeded(seed):
                 acqf = self.acquisition_function(X, Y, Yvar, pending, seed)
                 pending = torch.cat([pending, self._maximize(acqf, seed)])
         return pending[len(pending) - n :]

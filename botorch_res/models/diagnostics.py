@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from botorch.cross_validation import loo_cv
 from botorch.models.model import Model
 from torch import Tensor
+
+from botorch_res.models.moments import posterior_moments
 
 # Half the width of the central 95 % interval of a standard normal.
 _INTERVAL = 1.959963984540054
@@ -77,9 +78,7 @@ def leave_one_out(model: Model) -> LeaveOneOut:
     """
     with torch.no_grad():
         result = loo_cv(model)  # type: ignore[arg-type]
-    posterior: Any = result.posterior
-    mean = getattr(posterior, "mixture_mean", posterior.mean)
-    variance = getattr(posterior, "mixture_variance", posterior.variance)
+    mean, variance = posterior_moments(result.posterior)
     n = mean.numel()
     return LeaveOneOut(
         # An ensemble repeats the observations for each of its members.

@@ -6,9 +6,7 @@ arithmetic. The squared exponential and Matern kernels, with or without scale an
 are therefore evaluated here from hyperparameters read once; every other kernel goes
 through GPyTorch.
 
-With ``s`` the squared distance of two points in units of the lengthscales, and
-``r = sqrt(2 nu s)``, the kernels are ``exp(-s / 2)`` and, for ``nu`` of 1/2, 3/2 and
-5/2, ``p(r) exp(-r)`` with ``p`` equal to ``1``, ``1 + r`` and ``1 + r + r^2 / 3``.
+The formulas are those of the module ``radial``.
 """
 
 from __future__ import annotations
@@ -20,6 +18,8 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 from torch.nn import Module
+
+from botorch_res.models.radial import profile
 
 
 class StationaryKernel(Module):
@@ -67,7 +67,7 @@ class StationaryKernel(Module):
             values = torch.cdist(X1, X2, compute_mode=mode).neg().exp()
             return self.outputscale.unsqueeze(-1) * values
         distance: Tensor = _SquaredDistance.apply(X1, X2)  # type: ignore[no-untyped-call]
-        return self._profile(distance, self.outputscale.unsqueeze(-1))
+        return profile(distance, self.smoothness, self.outputscale.unsqueeze(-1))
 
     def pairs(self, X1: Tensor, X2: Tensor) -> Tensor:
         """Covariance of each point of the first set with its partner in the second.
@@ -80,7 +80,8 @@ class StationaryKernel(Module):
             ``... x batch_shape x n`` covariances.
         """
         difference = (X1 - X2) / self._unit
-        return self._profile(difference.square().sum(dim=-1), self.outputscale)
+        distance = difference.square().sum(dim=-1)
+        return profile(distance, self.smoothness, self.outputscale)
 
     def variance(self, X: Tensor) -> Tensor:
         """Variance of the prior at each point.
@@ -100,16 +101,6 @@ class StationaryKernel(Module):
         if math.isinf(self.smoothness):
             return self.lengthscale
         return self.lengthscale / math.sqrt(2.0 * self.smoothness)
-
-    def _profile(self, squared_distance: Tensor, outputscale: Tensor) -> Tensor:
-        """The covariance as a function of the squared distance."""
-        if math.isinf(self.smoothness):
-            return outputscale * torch.exp(-0.5 * squared_distance)
-        order = round(self.smoothness - 0.5)
-        values: Tensor = _MaternProfile.apply(  # type: ignore[no-untyped-call]
-            squared_distance, outputscale.log(), order
-        )
-        return values
 
 
 class _SquaredDistance(torch.autograd.Function):
@@ -162,66 +153,6 @@ class _SquaredDistance(torch.autograd.Function):
                 slope = (2.0 * slope).sum_to_size(own.shape)
             slopes.append(slope)
         return tuple(slopes)
-
-
-class _MaternProfile(torch.autograd.Function):
-    r"""Matern covariances ``s p_m(r) exp(-r)`` as functions of ``r^2``.
-
-    With ``p_0 = 1``, ``p_1 = 1 + r``, ``p_2 = 1 + r + r^2 / 3`` the derivative with
-    respect to ``r^2`` is that of the next rougher kernel: ``-1/6`` of it for ``m = 2``,
-    ``-1/2`` of it for ``m = 1``, and ``-1/(2 r)`` of itself for ``m = 0``. This takes
-    half of the passes over memory that autograd would, and no root whose derivative
-    is infinite; it may be differentiated again.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, squared_distance: Tensor, log_scale: Tensor, order: int
-    ) -> Tensor:
-        """Evaluate the covariance.
-
-        Args:
-            ctx: Autograd's context.
-            squared_distance: ``r^2``; rounding may have left it below zero.
-            log_scale: The logarithm of the variance; not differentiated.
-            order: The number ``m``.
-
-        Returns:
-            The covariances.
-        """
-        ctx.save_for_backward(squared_distance, log_scale)
-        ctx.order = order
-        distance = _distance(squared_distance)
-        decay = torch.sub(log_scale, distance).exp_()
-        if order == 0:
-            return decay
-        if order == 2:
-            distance.add_(squared_distance, alpha=1.0 / 3.0)
-        return distance.add_(1.0).mul_(decay)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Apply the derivative.
-
-        Args:
-            ctx: Autograd's context.
-            gradient: The gradient of the covariances.
-
-        Returns:
-            The gradient of the squared distances.
-        """
-        squared_distance, log_scale = ctx.saved_tensors
-        rougher = _MaternProfile.apply(  # type: ignore[no-untyped-call]
-            squared_distance, log_scale, max(ctx.order - 1, 0)
-        )
-        if ctx.order == 0:
-            rougher = rougher / _distance(squared_distance)
-        return gradient * rougher * (-1.0 / 6.0 if ctx.order == 2 else -0.5), None, None
-
-
-def _distance(squared_distance: Tensor) -> Tensor:
-    # The bound keeps the derivatives finite; covariances do not feel it.
-    return squared_distance.clamp_min(torch.finfo(squared_distance.dtype).tiny).sqrt_()
 
 
 def read_stationary_kernel(kernel: Any) -> StationaryKernel | None:

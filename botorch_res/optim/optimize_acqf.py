@@ -9,17 +9,16 @@ import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.optim.initializers import gen_batch_initial_conditions
-from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import check_seed
 from botorch_res.optim.arguments import (
     check_acquisition,
     check_counts,
     check_domain,
 )
 from botorch_res.optim.multistart import maximize, put_optima_first
+from botorch_res.seeding import check_seed, seeded
 
 
 def optimize_robust_acqf(
@@ -159,7 +158,7 @@ def gen_robust_initial_conditions(
         return raw.view(n, q, -1)
 
     # BoTorch selects with the global generator, which is put back afterwards.
-    with manual_seed((options or {}).get("seed")):
+    with seeded((options or {}).get("seed")):
         return gen_batch_initial_conditions(
             acq_function,
             bounds,

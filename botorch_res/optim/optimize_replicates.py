@@ -14,11 +14,9 @@ import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import InputDataError
 from botorch.optim.initializers import initialize_q_batch
-from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import check_seed
 from botorch_res.optim.arguments import check_acquisition, check_counts
 from botorch_res.optim.multistart import (
     BatchedFunction,
@@ -26,6 +24,7 @@ from botorch_res.optim.multistart import (
     maximize,
     put_optima_first,
 )
+from botorch_res.seeding import check_seed, seeded
 
 
 def optimize_replicates(
@@ -132,7 +131,7 @@ def _initial_conditions(
     values = evaluate(function, raw.movedim(0, 1), rows)
     selected = []
     for points, own, seed in zip(raw, values.mT, seeds, strict=True):
-        with manual_seed(seed):
+        with seeded(seed):
             starts, _ = initialize_q_batch(points.unsqueeze(-2), own, num_restarts)
         selected.append(starts.squeeze(-2))
     return torch.stack(selected, dim=1)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from torch import Tensor
 
+from botorch_res.models.moments import posterior_moments
 from botorch_res.optim.recommend import mean_function
 from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting.figure import WORST_COLOR, WORST_LABEL, broken_at_jumps
@@ -64,12 +64,7 @@ class Slice:
         model, unit = optimizer.fit()
 
         def variance(points: Tensor) -> Tensor:
-            posterior: Any = model.posterior(points)
-            mixture = isinstance(posterior, GaussianMixturePosterior)
-            found: Tensor = (
-                posterior.mixture_variance if mixture else posterior.variance
-            )
-            return found.squeeze(-1)
+            return posterior_moments(model.posterior(points))[1].squeeze(-1)
 
         return unit * self._evaluate(variance).clamp_min(0.0).sqrt()
 

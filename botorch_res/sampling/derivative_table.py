@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_res.models.radial import radial_derivatives, squared_distance
 from botorch_res.sampling import function as base
 from botorch_res.sampling.function import Derivatives
-from botorch_res.sampling.radial import radial_derivatives, squared_distance
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion

@@ -35,10 +35,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
+from botorch_res.models.radial import radial_value, squared_distance
 from botorch_res.sampling import function as base
 from botorch_res.sampling.derivative_table import DerivativeTable
 from botorch_res.sampling.function import BatchFunction, Derivatives
-from botorch_res.sampling.radial import radial_value, squared_distance
 from botorch_res.sampling.theta_table import ThetaTable
 
 # Distance over which a function changes, in lengthscales, by the kernel's smoothness.

@@ -26,8 +26,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import check_number, check_seed
+from botorch_res.limits import check_number
 from botorch_res.models import ExactGPView
 from botorch_res.models.stationary_kernel import StationaryKernel
 from botorch_res.sampling.expansion import Expansion
@@ -59,6 +58,7 @@ from botorch_res.sampling.frequencies import (
 )
 from botorch_res.sampling.function import BatchFunction
 from botorch_res.sampling.grid import draw_grid_samples
+from botorch_res.seeding import check_seed, seeded
 
 
 def draw_fourier_samples(
@@ -113,7 +113,7 @@ def draw_fourier_samples(
                     "Expected one `seed` for a kernel without Fourier features, got "
                     f"{len(seed)}."
                 )
-            with _seeded(seed):
+            with seeded(seed):
                 return draw_grid_samples(view, num_samples, domain)
         space = read_space(view, view.stationary_kernel)
         random = _draw_random(view, num_samples, num_features, seed)
@@ -278,7 +278,7 @@ def _draw_random(
         )
 
     if not isinstance(seed, Sequence):
-        with _seeded(seed):
+        with seeded(seed):
             return draw(kernel, view.batch_shape)
     if view.batch_shape != (len(seed),):
         raise InputDataError(
@@ -289,7 +289,7 @@ def _draw_random(
     # Generators know no batches. The arithmetic that follows is one batch again.
     members = []
     for own in seed:
-        with _seeded(own):
+        with seeded(own):
             members.append(draw(single, torch.Size()))
     frequencies, normal = zip(*members, strict=True)
     return RandomNumbers(torch.stack(frequencies), torch.stack(normal))
@@ -370,23 +370,3 @@ def _check_arguments(
         raise InputDataError(
             f"Expected `method` to be 'matheron' or 'weight', got {method!r}."
         )
-
-
-@contextmanager
-def _seeded(seed: int | None) -> Iterator[None]:
-    """Draw from a seed without touching the global generators.
-
-    BoTorch's feature generators know no generator argument.
-
-    Args:
-        seed: The seed, or ``None`` to draw from the global generators.
-
-    Yields:
-        Nothing.
-    """
-    if seed is None:
-        yield
-        return
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        yield

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from botorch_res.domain import DomainPart, RobustDomain
+from botorch_res.models.radial import radial_value, squared_distance
 from botorch_res.sampling import function as base
-from botorch_res.sampling.radial import radial_value, squared_distance
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion

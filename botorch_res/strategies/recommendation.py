@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 from botorch.models.model import Model
-from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.utils.sampling import manual_seed
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
+from botorch_res.models.moments import posterior_moments
 from botorch_res.optim.recommend import mean_function, recommend_robust_optimum
 from botorch_res.optim.worst_case import WorstCaseSolver
+from botorch_res.seeding import seeded
 
 # The central 95 %.
 _QUANTILES = (0.025, 0.975)
@@ -97,10 +97,8 @@ def recommend(
     if point is None:
         theta = band.theta[0]
     with torch.no_grad():
-        posterior: Any = model.posterior(domain.join(x, theta).unsqueeze(0))
-        mixture = isinstance(posterior, GaussianMixturePosterior)
-        mean = posterior.mixture_mean if mixture else posterior.mean
-        variance = posterior.mixture_variance if mixture else posterior.variance
+        posterior = model.posterior(domain.join(x, theta).unsqueeze(0))
+        mean, variance = posterior_moments(posterior)
     return Recommendation(
         x=x,
         theta=theta,
@@ -158,7 +156,7 @@ def _draw(model: Model, points: Tensor, seed: int) -> Tensor:
     n, m, _ = points.shape
     posterior: Any = model.posterior(points)
     if not isinstance(posterior, GPyTorchPosterior):
-        with manual_seed(seed):
+        with seeded(seed):
             functions: Tensor = posterior.rsample(torch.Size([_NUM_FUNCTIONS]))
         return functions.reshape(_NUM_FUNCTIONS, n, m)
     distribution = posterior.distribution

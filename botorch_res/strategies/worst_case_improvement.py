@@ -24,7 +24,6 @@ from botorch.models.transforms.input import (
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.safe_math import logmeanexp
-from botorch.utils.sampling import manual_seed
 from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from linear_operator.settings import cholesky_jitter
@@ -38,6 +37,7 @@ from botorch_res.models.members import members
 from botorch_res.optim import WorstCaseSolver
 from botorch_res.optim.optimize_acqf import optimize_robust_acqf
 from botorch_res.optim.recommend import mean_function
+from botorch_res.seeding import seeded
 from botorch_res.strategies.base import Strategy, register_strategy
 
 
@@ -159,7 +159,7 @@ class WorstCaseImprovement(AcquisitionFunction):
         # BoTorch maximises. Negating the model, and not its samples, makes minimising
         # the mirror image of maximising to the last draw.
         view = ExactGPView(model, negate=not maximize, model_units=True)
-        with manual_seed(seed):  # BoTorch prunes with the global generator
+        with seeded(seed):  # BoTorch prunes with the global generator
             self.improvements = ModuleList(
                 qLogNoisyExpectedImprovement(
                     append_thetas(member, view, domain, thetas),
@@ -182,7 +182,7 @@ class WorstCaseImprovement(AcquisitionFunction):
         super().set_X_pending(X_pending)
         x = None if X_pending is None else self.domain.split(X_pending)[0].unique(dim=0)
         improvement: Any
-        with manual_seed(self.seed):  # BoTorch prunes again, with the pending points
+        with seeded(self.seed):  # BoTorch prunes again, with the pending points
             for improvement in self.improvements:
                 improvement.set_X_pending(x)
 

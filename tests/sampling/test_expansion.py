@@ -7,8 +7,8 @@ import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError
 
 from botorch_res.domain import RobustDomain
+from botorch_res.models.radial import radial_value
 from botorch_res.sampling import BatchFunction, Expansion, function, theta_table
-from botorch_res.sampling.radial import radial_value
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 DOMAIN = RobustDomain(

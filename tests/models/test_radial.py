@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from botorch_res.sampling.radial import (
+from botorch_res.models.radial import (
     radial_derivatives,
     radial_value,
     squared_distance,
