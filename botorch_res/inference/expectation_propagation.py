@@ -23,13 +23,9 @@ from torch import Tensor
 
 from botorch_res.inference.iteration import iterate
 from botorch_res.inference.sweep import (
-    Sites,
     StandardProblem,
-    _identity,
-    marginals,
+    identity_like,
     posterior_moments,
-    project,
-    sweep_jacobian,
     transfer_precision,
 )
 
@@ -75,9 +71,7 @@ def expectation_propagation(
     Singular covariances (coinciding variables), infinite bounds, intervals far out or
     narrow are fine. Correlations of an indefinite covariance are shrunk by about as
     much as makes it positive semi-definite, with a warning if that is more than
-    ``pseudo_noise`` and rounding explain. Means, covariances, precisions and shifts are
-    differentiable with respect to the first four arguments, by implicit differentiation
-    at the fixed point.
+    ``pseudo_noise`` and rounding explain. The result carries no gradients.
 
     The arithmetic is in double precision whatever the dtype of the arguments; a
     single-precision covariance is trusted to its own rounding only.
@@ -138,24 +132,19 @@ def expectation_propagation(
         _check_values(mean, covariance, lower, upper, noise)
     dtype, epsilon = mean.dtype, torch.finfo(covariance.dtype).eps
     mean, covariance, lower, upper, noise = (
-        argument.double() for argument in (mean, covariance, lower, upper, noise)
+        argument.detach().double()
+        for argument in (mean, covariance, lower, upper, noise)
     )
     covariance = 0.5 * (covariance + covariance.mT)
-    scale = _scale(covariance.detach(), noise)
+    scale = _scale(covariance, noise)
     problem = _standardise(mean, covariance, lower, upper, scale, noise, epsilon)
 
-    with torch.no_grad():
-        sites, num_sweeps, distance = iterate(problem, max_sweeps, tolerance)
+    sites, num_sweeps, distance = iterate(problem, max_sweeps, tolerance)
     converged = distance <= tolerance
     _warn_unless_converged(converged, distance, max_sweeps, tolerance)
-    if torch.is_grad_enabled() and any(
-        argument.requires_grad for argument in (mean, covariance, lower, upper)
-    ):
-        sites = _attach_gradient(problem, sites)
-
     standard_mean, standard_covariance = posterior_moments(problem, sites)
     posterior = scale.unsqueeze(-1) * standard_covariance * scale.unsqueeze(-2)
-    repair = _rounding_repair(problem, posterior.detach(), scale)
+    repair = _rounding_repair(problem, posterior, scale)
     precision = sites.precision / scale.square()
     return EPResult(
         mean=(mean + scale * standard_mean).to(dtype),
@@ -187,12 +176,12 @@ def _standardise(
     """Pass to variables of mean zero and variance one."""
     correlation = covariance / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     diagonal = correlation.diagonal(dim1=-1, dim2=-2)
-    correlation = correlation + torch.diag_embed((1.0 - diagonal).detach())
+    correlation = correlation + torch.diag_embed(1.0 - diagonal)
     noise = pseudo_noise / scale.square()
     error = noise.amax(dim=-1).clamp_min(math.sqrt(epsilon))
     correlation, jitter = _make_semidefinite(correlation, error)
     widened, transferred = transfer_precision(correlation)
-    needed = torch.maximum(_needed_pseudo_noise(correlation.detach(), epsilon), jitter)
+    needed = torch.maximum(_needed_pseudo_noise(correlation, epsilon), jitter)
     return StandardProblem(
         widened_correlation=widened,
         transferred_precision=transferred,
@@ -215,25 +204,24 @@ def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tens
     Returns:
         The correlation matrices, and the jitter that they got, ``batch_shape x 1``.
     """
-    identity = _identity(correlation)
-    fixed = correlation.detach()
+    identity = identity_like(correlation)
     # Rounding of the double-precision arithmetic; the largest row sum of absolute
     # values bounds the largest eigenvalue.
-    bound = fixed.abs().sum(dim=-1).amax(dim=-1)[..., None, None]
-    least = 64.0 * torch.finfo(fixed.dtype).eps * bound
+    bound = correlation.abs().sum(dim=-1).amax(dim=-1)[..., None, None]
+    least = 64.0 * torch.finfo(correlation.dtype).eps * bound
     jitter = torch.zeros_like(least)
-    _, failed = torch.linalg.cholesky_ex(fixed + least * identity)
+    _, failed = torch.linalg.cholesky_ex(correlation + least * identity)
     while failed.any():
         larger = 10.0 * torch.maximum(jitter, least)
         jitter = torch.where(failed[..., None, None] > 0, larger, jitter)
         if (jitter > 1.0).any():
-            smallest = torch.linalg.eigvalsh(fixed).min()
+            smallest = torch.linalg.eigvalsh(correlation).min()
             raise InputDataError(
                 "Expected a positive semi-definite covariance, but its correlation "
                 f"matrix has the eigenvalue {float(smallest):.3g}."
             )
         _, failed = torch.linalg.cholesky_ex(
-            fixed + torch.maximum(jitter, least) * identity
+            correlation + torch.maximum(jitter, least) * identity
         )
     repaired = jitter > error[..., None, None]
     if repaired.any():
@@ -256,7 +244,7 @@ def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
     all others, is the norm of that inverse within a factor of ``n``, in whatever order
     the variables come; the pivots of the factorisation may all be far from zero.
     """
-    identity, largest = _identity(correlation), math.sqrt(epsilon)
+    identity, largest = identity_like(correlation), math.sqrt(epsilon)
     cholesky, _ = torch.linalg.cholesky_ex(correlation + largest * identity)
     inverse = torch.linalg.solve_triangular(
         cholesky, identity.expand_as(cholesky), upper=False
@@ -264,28 +252,6 @@ def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
     magnified = inverse.square().sum(dim=-2).amax(dim=-1, keepdim=True)
     needed: Tensor = (64.0 * epsilon * magnified).clamp_max(largest)
     return needed
-
-
-def _attach_gradient(problem: StandardProblem, sites: Sites) -> Sites:
-    r"""Give the sites their derivatives at the fixed point.
-
-    With ``sites = F(sites, arguments)`` the implicit function theorem says
-    ``dsites = (I - dF/dsites)^-1 dF/darguments``: one sweep of which autograd knows,
-    and a linear system for the incoming gradient.
-    """
-    posterior = marginals(problem, sites)
-    target, _ = project(problem, posterior.cavity_mean, posterior.cavity_precision)
-    frozen = StandardProblem(
-        **{name: value.detach() for name, value in vars(problem).items()}
-    )
-    jacobian = sweep_jacobian(frozen, sites)
-    system = (_identity(jacobian) - jacobian).mT
-    joined = torch.cat(target, dim=-1)
-    # The value is that of the iteration; only the derivative is the sweep's.
-    joined = torch.cat(sites, dim=-1) + joined - joined.detach()
-    joined.register_hook(lambda gradient: torch.linalg.solve(system, gradient))
-    precision, shift = joined.chunk(2, dim=-1)
-    return Sites(precision, shift)
 
 
 def _rounding_repair(
