@@ -20,7 +20,7 @@ from botorch_res.probability import (
     truncated_bvn_moments,
     truncated_normal_moments,
 )
-from botorch_res.probability.expectation import BoxExpectation
+from botorch_res.probability.box_moments import BoxMoments
 from tests.operation_count import OperationCount
 
 DATA = Path(__file__).parents[1] / "data"
@@ -287,8 +287,8 @@ def test_runs_on_a_device_without_waiting_for_it(one_sided: bool) -> None:
         # Autograd's engine needs a real device: its part is called by hand.
         context = FakeContext()
         problem = torch.rand(12, 5, device="cuda").double()
-        outputs = BoxExpectation.forward(context, one_sided, *problem.unbind())
-        gradients = BoxExpectation.backward(context, *outputs)[1:9]
+        outputs = BoxMoments.forward(context, one_sided, *problem.unbind())
+        gradients = BoxMoments.backward(context, *outputs)[1:9]
         assert all(
             gradient.device.type == "cuda"
             for gradient in gradients

@@ -1,4 +1,4 @@
-"""Tables of numbers on the device of the computation: quadrature rules, polynomials."""
+"""Quadrature rules and polynomials, their numbers kept on the device that needs them."""
 
 from __future__ import annotations
 
