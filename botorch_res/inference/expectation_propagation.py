@@ -17,7 +17,7 @@ import warnings
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import NumericsWarning
 from torch import Tensor
 
@@ -27,6 +27,10 @@ from botorch_res.inference.sweep import (
     identity_like,
     posterior_moments,
     transfer_precision,
+)
+from botorch_res.probability.validation import (
+    check_constraint_shapes,
+    check_constraint_values,
 )
 
 DEFAULT_TOLERANCE = 1e-6
@@ -118,18 +122,13 @@ def expectation_propagation(
         if isinstance(pseudo_noise, Tensor)
         else torch.full_like(mean, pseudo_noise)
     )
-    _check_shapes(mean, covariance, lower, upper, noise)
-    for name, value in (("mean", mean), ("covariance", covariance)):
-        if not value.is_floating_point():
-            raise InputDataError(
-                f"Expected {name} of a floating-point dtype, but got {value.dtype}."
-            )
+    check_constraint_shapes(mean, covariance, lower, upper, noise)
     if max_sweeps < 1:
         raise InputDataError(
-            f"Expected max_sweeps of at least 1, but got {max_sweeps}."
+            f"Expected `max_sweeps` to be at least 1, got {max_sweeps}."
         )
     if validate_args:
-        _check_values(mean, covariance, lower, upper, noise)
+        check_constraint_values(mean, covariance, lower, upper, noise)
     dtype, epsilon = mean.dtype, torch.finfo(covariance.dtype).eps
     mean, covariance, lower, upper, noise = (
         argument.detach().double()
@@ -217,8 +216,8 @@ def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tens
         if (jitter > 1.0).any():
             smallest = torch.linalg.eigvalsh(correlation).min()
             raise InputDataError(
-                "Expected a positive semi-definite covariance, but its correlation "
-                f"matrix has the eigenvalue {float(smallest):.3g}."
+                "Expected `covariance` to be positive semi-definite, got a correlation "
+                f"matrix with the eigenvalue {float(smallest):.3g}."
             )
         _, failed = torch.linalg.cholesky_ex(
             correlation + torch.maximum(jitter, least) * identity
@@ -275,6 +274,7 @@ def _rounding_repair(
 def _warn_unless_converged(
     converged: Tensor, distance: Tensor, max_sweeps: int, tolerance: float
 ) -> None:
+    """Warn of members that have not converged."""
     missed = int((~converged).sum())
     if missed:
         warnings.warn(
@@ -284,61 +284,3 @@ def _warn_unless_converged(
             NumericsWarning,
             stacklevel=3,
         )
-
-
-def _check_shapes(
-    mean: Tensor,
-    covariance: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    pseudo_noise: Tensor,
-) -> None:
-    expected = {
-        "covariance": (covariance, (*mean.shape, *mean.shape[-1:])),
-        "lower": (lower, tuple(mean.shape)),
-        "upper": (upper, tuple(mean.shape)),
-    }
-    if pseudo_noise.ndim > 0:
-        expected["pseudo_noise"] = (pseudo_noise, tuple(mean.shape))
-    if mean.ndim == 0 or mean.shape[-1] == 0:
-        raise BotorchTensorDimensionError(
-            f"Expected mean of shape `batch_shape x n`, but got {tuple(mean.shape)}."
-        )
-    for name, (value, shape) in expected.items():
-        if tuple(value.shape) != shape:
-            raise BotorchTensorDimensionError(
-                f"Expected {name} of shape {shape} to go with a mean of shape "
-                f"{tuple(mean.shape)}, but got {tuple(value.shape)}."
-            )
-
-
-def _check_values(
-    mean: Tensor,
-    covariance: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    pseudo_noise: Tensor,
-) -> None:
-    variance = covariance.diagonal(dim1=-1, dim2=-2)
-    largest = variance.amax(dim=-1, keepdim=True)
-    asymmetry = (covariance - covariance.mT).abs()
-    problems = {
-        "finite mean": ~mean.isfinite(),
-        "finite covariance": ~covariance.isfinite(),
-        "lower < inf": lower.isnan() | lower.isposinf(),
-        "upper > -inf": upper.isnan() | upper.isneginf(),
-        "lower <= upper": lower > upper,
-        "variances of at least zero": variance < -1e-6 * largest,
-        # Wide enough for any rounding; this finds a factor in place of a covariance.
-        "a symmetric covariance": asymmetry > 0.1 * largest.unsqueeze(-1),
-        "finite pseudo_noise of at least zero": ~(
-            pseudo_noise.isfinite() & (pseudo_noise >= 0.0)
-        ),
-    }
-    for expectation, wrong in problems.items():
-        if wrong.any():
-            first = tuple(int(index) for index in wrong.nonzero()[0])
-            raise InputDataError(
-                f"Expected {expectation}, but {int(wrong.sum())} of {wrong.numel()} "
-                f"entries are not so, the first at {first}."
-            )

@@ -67,9 +67,9 @@ def truncated_bvn_moments(
     covariance is at least 1e-16 of the product of the variances.
 
     Robust Entropy Search calls this with ``one_sided``, once for each candidate and
-    sample. The general case is for all who have a pair of Gaussian values in a box, for
-    example two outputs between known limits: BoTorch's ``bvnmom`` has their means
-    only, by closed formulas that lose all digits in the tails.
+    sample. The general case is for anyone who knows limits on both sides for a pair of
+    Gaussian values and needs their covariance: BoTorch's ``bvnmom`` returns the means
+    only.
 
     Differentiable once with respect to all four arguments, with finite gradients; those
     of infinite bounds are zero. Computed in float64 on the device of the arguments and

@@ -148,14 +148,14 @@ def evaluate_sides(box: Box, pieces: Pieces, base: Base, one_sided: bool) -> Sid
 def _one_bound(shift: Tensor, base: Base) -> Inner:
     """The inner variable below an upper bound."""
     near = shift - base.high
-    tail = moments_above(near)
+    moments = moments_above(near)
     return Inner(
-        scaled_prob=tail.scaled_prob,
-        offset=tail.offset.neg_(),
+        scaled_prob=moments.scaled_prob,
+        offset=moments.offset.neg_(),
         near=near.neg_(),
-        score=tail.hazard.neg_(),
-        variance=tail.variance,
-        third=tail.third.neg_(),
+        score=moments.hazard.neg_(),
+        variance=moments.variance,
+        third=moments.third.neg_(),
         far_density=None,
         to_far=None,
     )

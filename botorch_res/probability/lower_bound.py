@@ -11,12 +11,12 @@ With ``zeta = 3 / (x + 4 / (x + ...))`` known, and ``epsilon = 2 / (x + zeta)``,
     Var[t]        = kappa = delta (epsilon - delta)
     E[(t - E t)^3]        = h delta^2 epsilon (zeta - epsilon),    h = x + delta,
 
-in which no digits cancel for ``x >= 0``, however deep the tail. For ``zeta`` a rational
-function of ``s = 2 / (x + 2)`` is used, its relative error below 4e-15 for all
-``x >= 0``; ``tests/probability/fit_lower_bound.py`` makes its coefficients. Below zero the
-complement ``P(t > x) = 1 - P(t > -x)`` serves, where nothing cancels either. No special
-function is called: two dozen fused multiplications vectorise on every device, unlike
-``erfcx`` and ``log_ndtr``, and no branch is taken.
+in which no digits cancel for ``x >= 0``, however large ``x`` is. A rational function of
+``s = 2 / (x + 2)`` gives ``zeta`` with a relative error below 4e-15 for all ``x >= 0``;
+``tests/probability/fit_lower_bound.py`` computes its coefficients. Below zero the
+complement ``P(t > x) = 1 - P(t > -x)`` is used, where nothing cancels either. No
+special function is called: two dozen fused multiplications vectorise on every device,
+unlike ``erfcx`` and ``log_ndtr``, and no branch is taken.
 """
 
 from __future__ import annotations

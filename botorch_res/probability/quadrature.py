@@ -1,4 +1,4 @@
-"""Quadrature rules and polynomials, their numbers kept on the device that needs them."""
+"""Quadrature rules and polynomials, whose numbers are copied to a device once."""
 
 from __future__ import annotations
 

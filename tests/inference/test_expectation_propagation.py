@@ -506,41 +506,45 @@ def test_covariance_far_from_definite() -> None:
 def test_bad_shapes() -> None:
     mean, covariance, lower, upper = benign_problem(3, 2, seed=0)
     with pytest.raises(
-        BotorchTensorDimensionError, match=r"covariance of shape \(3, 2"
+        BotorchTensorDimensionError, match=r"`covariance` to have the shape \(3, 2"
     ):
         expectation_propagation(mean, covariance[:2], lower, upper)
-    with pytest.raises(BotorchTensorDimensionError, match=r"upper .* but got \(3, 1\)"):
+    with pytest.raises(BotorchTensorDimensionError, match=r"`upper` .* got \(3, 1\)"):
         expectation_propagation(mean, covariance, lower, upper[:, :1])
-    with pytest.raises(BotorchTensorDimensionError, match=r"mean of shape .*\(3, 0\)"):
+    with pytest.raises(BotorchTensorDimensionError, match=r"`mean` to have .*\(3, 0\)"):
         expectation_propagation(mean[:, :0], covariance, lower, upper)
-    with pytest.raises(InputDataError, match="max_sweeps of at least 1, but got 0"):
+    with pytest.raises(InputDataError, match="`max_sweeps` to be at least 1, got 0"):
         expectation_propagation(mean, covariance, lower, upper, max_sweeps=0)
     with pytest.raises(
-        BotorchTensorDimensionError, match=r"pseudo_noise .* but got \(2,\)"
+        BotorchTensorDimensionError, match=r"`pseudo_noise` .* got \(2,\)"
     ):
         expectation_propagation(mean, covariance, lower, upper, torch.ones(2))
 
 
 def test_integers_are_refused() -> None:
     mean, covariance, lower, upper = benign_problem(3, 2, seed=0)
-    with pytest.raises(InputDataError, match=r"mean of .* but got torch\.int64"):
+    with pytest.raises(InputDataError, match=r"`mean` to .* got torch\.int64"):
         expectation_propagation(mean.long(), covariance, lower, upper)
-    with pytest.raises(InputDataError, match=r"covariance of .* got torch\.int64"):
+    with pytest.raises(InputDataError, match=r"`covariance` to .* got torch\.int64"):
         expectation_propagation(mean, covariance.long(), lower, upper)
 
 
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
-        ("mean", math.nan, "finite mean, but 1 of 6 entries are not so, .* at \\(1, 0"),
-        ("covariance", math.inf, "finite covariance"),
-        ("lower", math.nan, "lower < inf"),
-        ("lower", math.inf, "lower < inf"),
-        ("upper", -math.inf, "upper > -inf"),
-        ("upper", -100.0, "lower <= upper"),
-        ("covariance", -1.0, "variances of at least zero"),
-        ("pseudo_noise", -1e-8, "finite pseudo_noise of at least zero"),
-        ("pseudo_noise", math.inf, "finite pseudo_noise of at least zero"),
+        (
+            "mean",
+            math.nan,
+            "`mean` to be finite, got nan at index \\(1, 0\\) \\(1 of 6",
+        ),
+        ("covariance", math.inf, "`covariance` to be finite"),
+        ("lower", math.nan, "`lower` to be less than infinity, got nan"),
+        ("lower", math.inf, "`lower` to be less than infinity, got inf"),
+        ("upper", -math.inf, "`upper` to be greater than minus infinity, got -inf"),
+        ("upper", -100.0, "`lower` to be at most `upper`"),
+        ("covariance", -1.0, "diagonal of `covariance` to be at least 0, got -1.0"),
+        ("pseudo_noise", -1e-8, "`pseudo_noise` to be at least 0"),
+        ("pseudo_noise", math.inf, "`pseudo_noise` to be finite"),
     ],
 )
 def test_bad_values(argument: str, value: float, message: str) -> None:
@@ -568,7 +572,7 @@ def test_asymmetry_by_rounding_is_averaged() -> None:
 def test_factor_in_place_of_a_covariance() -> None:
     mean, covariance, lower, upper = benign_problem(3, 4, seed=0)
     factor = torch.linalg.cholesky(covariance)
-    with pytest.raises(InputDataError, match="Expected a symmetric covariance"):
+    with pytest.raises(InputDataError, match="Expected `covariance` to be symmetric"):
         expectation_propagation(mean, factor, lower, upper)
 
 
