@@ -72,10 +72,10 @@ def expectation_propagation(
 ) -> EPResult:
     """Condition a Gaussian vector on interval constraints.
 
-    Singular covariances (coinciding variables), infinite bounds, intervals far out or
-    narrow are fine. Correlations of an indefinite covariance are shrunk by about as
-    much as makes it positive semi-definite, with a warning if that is more than
-    ``pseudo_noise`` and rounding explain. The result carries no gradients.
+    Singular covariances (coinciding variables), infinite bounds and narrow or remote
+    intervals are allowed. The correlations of an indefinite covariance are shrunk until
+    it is positive semi-definite, with a warning if ``pseudo_noise`` and rounding do not
+    explain the amount. The result carries no gradients.
 
     The arithmetic is in double precision whatever the dtype of the arguments; a
     single-precision covariance is trusted to its own rounding only.
@@ -191,18 +191,10 @@ def _standardise(
 
 
 def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """Shrink the correlations of those members that are not positive semi-definite.
-
-    Negative eigenvalues beyond rounding would become negative posterior variances as
-    soon as a site precision gets to their inverse.
-
-    Args:
-        correlation: ``batch_shape x n x n`` matrices.
-        error: ``batch_shape`` their known errors; a warning tells of larger ones.
-
-    Returns:
-        The correlation matrices, and the jitter that they got, ``batch_shape x 1``.
-    """
+    """Shrink correlations until they are positive semi-definite; return the jitter."""
+    # Negative eigenvalues beyond rounding would become negative posterior variances as
+    # soon as a site precision reaches their inverse. A jitter above the known error of
+    # a member, ``batch_shape``, gives a warning.
     identity = identity_like(correlation)
     # Rounding of the double-precision arithmetic; the largest row sum of absolute
     # values bounds the largest eigenvalue.
@@ -236,13 +228,11 @@ def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tens
 
 
 def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
-    """Pseudo-noise that makes up for rounding, ``batch_shape x 1``.
-
-    Errors of size ``epsilon`` are magnified by the inverse of the correlation matrix.
-    Its largest diagonal entry, one over the smallest variance that a variable has given
-    all others, is the norm of that inverse within a factor of ``n``, in whatever order
-    the variables come; the pivots of the factorisation may all be far from zero.
-    """
+    """Pseudo-noise that makes up for rounding, ``batch_shape x 1``."""
+    # Errors of size epsilon are magnified by the inverse of the correlation matrix. Its
+    # largest diagonal entry, one over the smallest variance that a variable has given
+    # all others, is the norm of that inverse within a factor of n, whatever the order
+    # of the variables; the pivots of the factorisation may all be far from zero.
     identity, largest = identity_like(correlation), math.sqrt(epsilon)
     cholesky, _ = torch.linalg.cholesky_ex(correlation + largest * identity)
     inverse = torch.linalg.solve_triangular(
@@ -256,12 +246,10 @@ def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
 def _rounding_repair(
     problem: StandardProblem, covariance: Tensor, scale: Tensor
 ) -> Tensor:
-    """Diagonal that makes up for the rounding of the prior, where that shows.
-
-    When all variables are tightly constrained, the posterior covariance may be smaller
-    than the rounding of the prior, and so have a negative eigenvalue of that size. Only
-    the members with this trouble get the repair.
-    """
+    """Diagonal that makes up for the rounding of the prior, where that shows."""
+    # When all variables are tightly constrained, the posterior covariance may be
+    # smaller than the rounding of the prior, and have a negative eigenvalue of that
+    # size. Only the members for which this is so are repaired.
     largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1, keepdim=True)
     shift = torch.diag_embed((1e-11 * largest).expand_as(scale))
     _, failed = torch.linalg.cholesky_ex(covariance + shift)
