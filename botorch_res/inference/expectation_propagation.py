@@ -17,20 +17,20 @@ import warnings
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import NumericsWarning
 from torch import Tensor
 
 from botorch_res.inference.iteration import iterate
 from botorch_res.inference.sweep import (
-    Sites,
     StandardProblem,
-    _identity,
-    marginals,
+    identity_like,
     posterior_moments,
-    project,
-    sweep_jacobian,
     transfer_precision,
+)
+from botorch_res.probability.validation import (
+    check_constraint_shapes,
+    check_constraint_values,
 )
 
 DEFAULT_TOLERANCE = 1e-6
@@ -72,12 +72,10 @@ def expectation_propagation(
 ) -> EPResult:
     """Condition a Gaussian vector on interval constraints.
 
-    Singular covariances (coinciding variables), infinite bounds, intervals far out or
-    narrow are fine. Correlations of an indefinite covariance are shrunk by about as
-    much as makes it positive semi-definite, with a warning if that is more than
-    ``pseudo_noise`` and rounding explain. Means, covariances, precisions and shifts are
-    differentiable with respect to the first four arguments, by implicit differentiation
-    at the fixed point.
+    Singular covariances (coinciding variables), infinite bounds and narrow or remote
+    intervals are allowed. The correlations of an indefinite covariance are shrunk until
+    it is positive semi-definite, with a warning if ``pseudo_noise`` and rounding do not
+    explain the amount. The result carries no gradients.
 
     The arithmetic is in double precision whatever the dtype of the arguments; a
     single-precision covariance is trusted to its own rounding only.
@@ -124,38 +122,28 @@ def expectation_propagation(
         if isinstance(pseudo_noise, Tensor)
         else torch.full_like(mean, pseudo_noise)
     )
-    _check_shapes(mean, covariance, lower, upper, noise)
-    for name, value in (("mean", mean), ("covariance", covariance)):
-        if not value.is_floating_point():
-            raise InputDataError(
-                f"Expected {name} of a floating-point dtype, but got {value.dtype}."
-            )
+    check_constraint_shapes(mean, covariance, lower, upper, noise)
     if max_sweeps < 1:
         raise InputDataError(
-            f"Expected max_sweeps of at least 1, but got {max_sweeps}."
+            f"Expected `max_sweeps` to be at least 1, got {max_sweeps}."
         )
     if validate_args:
-        _check_values(mean, covariance, lower, upper, noise)
+        check_constraint_values(mean, covariance, lower, upper, noise)
     dtype, epsilon = mean.dtype, torch.finfo(covariance.dtype).eps
     mean, covariance, lower, upper, noise = (
-        argument.double() for argument in (mean, covariance, lower, upper, noise)
+        argument.detach().double()
+        for argument in (mean, covariance, lower, upper, noise)
     )
     covariance = 0.5 * (covariance + covariance.mT)
-    scale = _scale(covariance.detach(), noise)
+    scale = _scale(covariance, noise)
     problem = _standardise(mean, covariance, lower, upper, scale, noise, epsilon)
 
-    with torch.no_grad():
-        sites, num_sweeps, distance = iterate(problem, max_sweeps, tolerance)
+    sites, num_sweeps, distance = iterate(problem, max_sweeps, tolerance)
     converged = distance <= tolerance
     _warn_unless_converged(converged, distance, max_sweeps, tolerance)
-    if torch.is_grad_enabled() and any(
-        argument.requires_grad for argument in (mean, covariance, lower, upper)
-    ):
-        sites = _attach_gradient(problem, sites)
-
     standard_mean, standard_covariance = posterior_moments(problem, sites)
     posterior = scale.unsqueeze(-1) * standard_covariance * scale.unsqueeze(-2)
-    repair = _rounding_repair(problem, posterior.detach(), scale)
+    repair = _rounding_repair(problem, posterior, scale)
     precision = sites.precision / scale.square()
     return EPResult(
         mean=(mean + scale * standard_mean).to(dtype),
@@ -187,12 +175,12 @@ def _standardise(
     """Pass to variables of mean zero and variance one."""
     correlation = covariance / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     diagonal = correlation.diagonal(dim1=-1, dim2=-2)
-    correlation = correlation + torch.diag_embed((1.0 - diagonal).detach())
+    correlation = correlation + torch.diag_embed(1.0 - diagonal)
     noise = pseudo_noise / scale.square()
     error = noise.amax(dim=-1).clamp_min(math.sqrt(epsilon))
     correlation, jitter = _make_semidefinite(correlation, error)
     widened, transferred = transfer_precision(correlation)
-    needed = torch.maximum(_needed_pseudo_noise(correlation.detach(), epsilon), jitter)
+    needed = torch.maximum(_needed_pseudo_noise(correlation, epsilon), jitter)
     return StandardProblem(
         widened_correlation=widened,
         transferred_precision=transferred,
@@ -203,37 +191,28 @@ def _standardise(
 
 
 def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """Shrink the correlations of those members that are not positive semi-definite.
-
-    Negative eigenvalues beyond rounding would become negative posterior variances as
-    soon as a site precision gets to their inverse.
-
-    Args:
-        correlation: ``batch_shape x n x n`` matrices.
-        error: ``batch_shape`` their known errors; a warning tells of larger ones.
-
-    Returns:
-        The correlation matrices, and the jitter that they got, ``batch_shape x 1``.
-    """
-    identity = _identity(correlation)
-    fixed = correlation.detach()
+    """Shrink correlations until they are positive semi-definite; return the jitter."""
+    # Negative eigenvalues beyond rounding would become negative posterior variances as
+    # soon as a site precision reaches their inverse. A jitter above the known error of
+    # a member, ``batch_shape``, gives a warning.
+    identity = identity_like(correlation)
     # Rounding of the double-precision arithmetic; the largest row sum of absolute
     # values bounds the largest eigenvalue.
-    bound = fixed.abs().sum(dim=-1).amax(dim=-1)[..., None, None]
-    least = 64.0 * torch.finfo(fixed.dtype).eps * bound
+    bound = correlation.abs().sum(dim=-1).amax(dim=-1)[..., None, None]
+    least = 64.0 * torch.finfo(correlation.dtype).eps * bound
     jitter = torch.zeros_like(least)
-    _, failed = torch.linalg.cholesky_ex(fixed + least * identity)
+    _, failed = torch.linalg.cholesky_ex(correlation + least * identity)
     while failed.any():
         larger = 10.0 * torch.maximum(jitter, least)
         jitter = torch.where(failed[..., None, None] > 0, larger, jitter)
         if (jitter > 1.0).any():
-            smallest = torch.linalg.eigvalsh(fixed).min()
+            smallest = torch.linalg.eigvalsh(correlation).min()
             raise InputDataError(
-                "Expected a positive semi-definite covariance, but its correlation "
-                f"matrix has the eigenvalue {float(smallest):.3g}."
+                "Expected `covariance` to be positive semi-definite, got a correlation "
+                f"matrix with the eigenvalue {float(smallest):.3g}."
             )
         _, failed = torch.linalg.cholesky_ex(
-            fixed + torch.maximum(jitter, least) * identity
+            correlation + torch.maximum(jitter, least) * identity
         )
     repaired = jitter > error[..., None, None]
     if repaired.any():
@@ -249,14 +228,12 @@ def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tens
 
 
 def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
-    """Pseudo-noise that makes up for rounding, ``batch_shape x 1``.
-
-    Errors of size ``epsilon`` are magnified by the inverse of the correlation matrix.
-    Its largest diagonal entry, one over the smallest variance that a variable has given
-    all others, is the norm of that inverse within a factor of ``n``, in whatever order
-    the variables come; the pivots of the factorisation may all be far from zero.
-    """
-    identity, largest = _identity(correlation), math.sqrt(epsilon)
+    """Pseudo-noise that makes up for rounding, ``batch_shape x 1``."""
+    # Errors of size epsilon are magnified by the inverse of the correlation matrix. Its
+    # largest diagonal entry, one over the smallest variance that a variable has given
+    # all others, is the norm of that inverse within a factor of n, whatever the order
+    # of the variables; the pivots of the factorisation may all be far from zero.
+    identity, largest = identity_like(correlation), math.sqrt(epsilon)
     cholesky, _ = torch.linalg.cholesky_ex(correlation + largest * identity)
     inverse = torch.linalg.solve_triangular(
         cholesky, identity.expand_as(cholesky), upper=False
@@ -266,37 +243,13 @@ def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
     return needed
 
 
-def _attach_gradient(problem: StandardProblem, sites: Sites) -> Sites:
-    r"""Give the sites their derivatives at the fixed point.
-
-    With ``sites = F(sites, arguments)`` the implicit function theorem says
-    ``dsites = (I - dF/dsites)^-1 dF/darguments``: one sweep of which autograd knows,
-    and a linear system for the incoming gradient.
-    """
-    posterior = marginals(problem, sites)
-    target, _ = project(problem, posterior.cavity_mean, posterior.cavity_precision)
-    frozen = StandardProblem(
-        **{name: value.detach() for name, value in vars(problem).items()}
-    )
-    jacobian = sweep_jacobian(frozen, sites)
-    system = (_identity(jacobian) - jacobian).mT
-    joined = torch.cat(target, dim=-1)
-    # The value is that of the iteration; only the derivative is the sweep's.
-    joined = torch.cat(sites, dim=-1) + joined - joined.detach()
-    joined.register_hook(lambda gradient: torch.linalg.solve(system, gradient))
-    precision, shift = joined.chunk(2, dim=-1)
-    return Sites(precision, shift)
-
-
 def _rounding_repair(
     problem: StandardProblem, covariance: Tensor, scale: Tensor
 ) -> Tensor:
-    """Diagonal that makes up for the rounding of the prior, where that shows.
-
-    When all variables are tightly constrained, the posterior covariance may be smaller
-    than the rounding of the prior, and so have a negative eigenvalue of that size. Only
-    the members with this trouble get the repair.
-    """
+    """Diagonal that makes up for the rounding of the prior, where that shows."""
+    # When all variables are tightly constrained, the posterior covariance may be
+    # smaller than the rounding of the prior, and have a negative eigenvalue of that
+    # size. Only the members for which this is so are repaired.
     largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1, keepdim=True)
     shift = torch.diag_embed((1e-11 * largest).expand_as(scale))
     _, failed = torch.linalg.cholesky_ex(covariance + shift)
@@ -309,6 +262,7 @@ def _rounding_repair(
 def _warn_unless_converged(
     converged: Tensor, distance: Tensor, max_sweeps: int, tolerance: float
 ) -> None:
+    """Warn of members that have not converged."""
     missed = int((~converged).sum())
     if missed:
         warnings.warn(
@@ -318,61 +272,3 @@ def _warn_unless_converged(
             NumericsWarning,
             stacklevel=3,
         )
-
-
-def _check_shapes(
-    mean: Tensor,
-    covariance: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    pseudo_noise: Tensor,
-) -> None:
-    expected = {
-        "covariance": (covariance, (*mean.shape, *mean.shape[-1:])),
-        "lower": (lower, tuple(mean.shape)),
-        "upper": (upper, tuple(mean.shape)),
-    }
-    if pseudo_noise.ndim > 0:
-        expected["pseudo_noise"] = (pseudo_noise, tuple(mean.shape))
-    if mean.ndim == 0 or mean.shape[-1] == 0:
-        raise BotorchTensorDimensionError(
-            f"Expected mean of shape `batch_shape x n`, but got {tuple(mean.shape)}."
-        )
-    for name, (value, shape) in expected.items():
-        if tuple(value.shape) != shape:
-            raise BotorchTensorDimensionError(
-                f"Expected {name} of shape {shape} to go with a mean of shape "
-                f"{tuple(mean.shape)}, but got {tuple(value.shape)}."
-            )
-
-
-def _check_values(
-    mean: Tensor,
-    covariance: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    pseudo_noise: Tensor,
-) -> None:
-    variance = covariance.diagonal(dim1=-1, dim2=-2)
-    largest = variance.amax(dim=-1, keepdim=True)
-    asymmetry = (covariance - covariance.mT).abs()
-    problems = {
-        "finite mean": ~mean.isfinite(),
-        "finite covariance": ~covariance.isfinite(),
-        "lower < inf": lower.isnan() | lower.isposinf(),
-        "upper > -inf": upper.isnan() | upper.isneginf(),
-        "lower <= upper": lower > upper,
-        "variances of at least zero": variance < -1e-6 * largest,
-        # Wide enough for any rounding; this finds a factor in place of a covariance.
-        "a symmetric covariance": asymmetry > 0.1 * largest.unsqueeze(-1),
-        "finite pseudo_noise of at least zero": ~(
-            pseudo_noise.isfinite() & (pseudo_noise >= 0.0)
-        ),
-    }
-    for expectation, wrong in problems.items():
-        if wrong.any():
-            first = tuple(int(index) for index in wrong.nonzero()[0])
-            raise InputDataError(
-                f"Expected {expectation}, but {int(wrong.sum())} of {wrong.numel()} "
-                f"entries are not so, the first at {first}."
-            )

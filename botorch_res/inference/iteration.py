@@ -109,29 +109,12 @@ def iterate(
 
 
 def _take(state: State, which: Tensor) -> State:
-    """Some of the members.
-
-    Args:
-        state: Their state.
-        which: ``b`` booleans.
-
-    Returns:
-        The state of those chosen.
-    """
+    """The state of the members chosen by ``b`` booleans."""
     return State(*(part[which] for part in state))
 
 
 def _sweep(problem: StandardProblem, state: State, tolerance: float) -> State:
-    """One sweep over all members.
-
-    Args:
-        problem: The problems.
-        state: Their state.
-        tolerance: The mismatch at which a member has converged.
-
-    Returns:
-        The new state, the old one where a member has converged before.
-    """
+    """Sweep once over all members; those that had converged keep their state."""
     posterior = marginals(problem, Sites(state.precision, state.shift))
     target, mean = project(problem, posterior.cavity_mean, posterior.cavity_precision)
     distance = mismatch(posterior, target, mean)

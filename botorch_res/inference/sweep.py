@@ -101,11 +101,11 @@ def transfer_precision(correlation: Tensor) -> tuple[Tensor, Tensor]:
         ``R0`` and ``d``, the latter of shape ``batch_shape x 1``.
     """
     # The largest row sum of absolute values bounds the largest eigenvalue.
-    bound = correlation.detach().abs().sum(dim=-1).amax(dim=-1, keepdim=True)
+    bound = correlation.abs().sum(dim=-1).amax(dim=-1, keepdim=True)
     transferred = 0.5 / bound
     factor = transferred.unsqueeze(-1)
     cholesky, _ = torch.linalg.cholesky_ex(
-        _identity(correlation) - factor * correlation
+        identity_like(correlation) - factor * correlation
     )
     half = torch.linalg.solve_triangular(cholesky, correlation, upper=False)
     return correlation + factor * (half.mT @ half), transferred
@@ -128,7 +128,7 @@ def inverse_factor(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tens
     matrix.diagonal(dim1=-1, dim2=-2).add_(1.0)
     cholesky, _ = torch.linalg.cholesky_ex(matrix)
     inverse = torch.linalg.solve_triangular(
-        cholesky, _identity(cholesky).expand_as(cholesky), upper=False
+        cholesky, identity_like(cholesky).expand_as(cholesky), upper=False
     )
     return inverse, root
 
@@ -224,68 +224,19 @@ def posterior_moments(problem: StandardProblem, sites: Sites) -> tuple[Tensor, T
         The mean ``batch_shape x n`` and the covariance ``batch_shape x n x n``.
     """
     inverse, root = inverse_factor(problem, sites)
-    explained = _identity(inverse) - inverse.mT @ inverse
+    explained = identity_like(inverse) - inverse.mT @ inverse
     weighted = (explained @ (sites.shift / root).unsqueeze(-1)).squeeze(-1)
     covariance = explained / (root.unsqueeze(-1) * root.unsqueeze(-2))
     return weighted / root, covariance
 
 
-def sweep_jacobian(problem: StandardProblem, sites: Sites) -> Tensor:
-    """Derivative of a sweep's new sites with respect to the old ones.
+def identity_like(matrix: Tensor) -> Tensor:
+    """The identity matrix of the size, dtype and device of a square matrix.
 
     Args:
-        problem: The problem; gradients do not flow through this function.
-        sites: Its sites.
+        matrix: ``batch_shape x n x n`` matrices.
 
     Returns:
-        ``batch_shape x 2n x 2n`` Jacobian, precisions before shifts.
+        The ``n x n`` identity.
     """
-    with torch.no_grad():
-        mean, covariance = posterior_moments(problem, sites)
-        posterior = marginals(problem, sites)
-    with torch.enable_grad():
-        cavity = [
-            posterior.cavity_mean.requires_grad_(),
-            posterior.cavity_precision.requires_grad_(),
-        ]
-        projected, _ = project(problem, *cavity)
-        # Each new site depends on its own cavity only, so that the gradient of the sum
-        # is the vector of derivatives.
-        local = [
-            torch.autograd.grad(output.sum(), cavity, retain_graph=True)
-            for output in projected
-        ]
-    variance = posterior.variance.unsqueeze(-1)
-    identity = torch.eye(mean.shape[-1], dtype=mean.dtype, device=mean.device)
-    # Posterior moments by sites, then cavity precision and shift by sites.
-    variance_by_precision = -covariance.square()
-    mean_by_precision = -covariance * mean.unsqueeze(-2)
-    precision_by_precision = -variance_by_precision / variance.square() - identity
-    shift_by_precision = mean_by_precision / variance - (
-        mean.unsqueeze(-1) * variance_by_precision / variance.square()
-    )
-    shift_by_shift = covariance / variance - identity
-    cavity_precision = posterior.cavity_precision.unsqueeze(-1)
-    cavity_mean = posterior.cavity_mean.unsqueeze(-1)
-    mean_rows = (
-        torch.cat(
-            [
-                (shift_by_precision - cavity_mean * precision_by_precision),
-                shift_by_shift,
-            ],
-            dim=-1,
-        )
-        / cavity_precision
-    )
-    precision_rows = torch.cat(
-        [precision_by_precision, torch.zeros_like(shift_by_shift)], dim=-1
-    )
-    rows = [
-        by_mean.unsqueeze(-1) * mean_rows + by_precision.unsqueeze(-1) * precision_rows
-        for by_mean, by_precision in local
-    ]
-    return torch.cat(rows, dim=-2).detach()
-
-
-def _identity(like: Tensor) -> Tensor:
-    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+    return torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

@@ -14,10 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.probability.exact import two_difference, two_product
-from botorch_res.probability.expectation import BoxExpectation
-from botorch_res.probability.panels import Base
-from botorch_res.probability.precision import widen
+from botorch_res.probability.box_moments import BoxMoments
+from botorch_res.probability.integration_range import Base
+from botorch_res.probability.precision import two_difference, two_product, widen
 from botorch_res.probability.univariate import (
     FARTHEST_BOUND,
     FARTHEST_SIGMAS,
@@ -62,10 +61,15 @@ def truncated_bvn_moments(
     are below 1e-10 (of the first variance below 1e-11), whatever the correlation, the
     width and the place of the box (tested against mpmath, 1 - abs(rho) from 1e-12,
     widths from 1e-8 and boxes to 40 standard deviations, and their combinations).
-    Nothing is ever infinite or NaN: a zero variance, a correlation of exactly one and
+    Nothing is infinite or NaN: a zero variance, a correlation of exactly one and
     an empty interval give the limits, in which an empty interval has the
     log-probability of one 1e-100 standard deviations wide, and the determinant of the
     covariance is at least 1e-16 of the product of the variances.
+
+    Robust Entropy Search calls this with ``one_sided``, once for each candidate and
+    sample. The general case is for anyone who knows limits on both sides for a pair of
+    Gaussian values and needs their covariance: BoTorch's ``bvnmom`` returns the means
+    only.
 
     Differentiable once with respect to all four arguments, with finite gradients; those
     of infinite bounds are zero. Computed in float64 on the device of the arguments and
@@ -78,7 +82,7 @@ def truncated_bvn_moments(
         upper: The upper bounds, ``batch_shape x 2``, may be plus infinity, at least
             ``lower``.
         one_sided: Promise that the first variable has no lower bound; ``lower[..., 0]``
-            is not looked at. Several times faster.
+            is ignored. Several times faster.
         validate_args: Check the arguments. This waits for the device: switch it off in
             a hot loop.
 
@@ -103,7 +107,7 @@ def truncated_bvn_moments(
         check_box(mean, covariance, lower, upper, one_sided)
     normal = _split(mean, covariance, lower, upper)
     problem, sigma = _standardise(normal, one_sided)
-    outcome = BoxExpectation.apply(one_sided, *problem)  # type: ignore[no-untyped-call]
+    outcome = BoxMoments.apply(one_sided, *problem)  # type: ignore[no-untyped-call]
     log_prob, y_mean, y_variance, x_mean, variance_1, xy, *rest = outcome
     base = Base(*rest)
     # Where the base is a bound, it carries that bound's gradient.
@@ -186,7 +190,7 @@ def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _N
 
 
 def _standardise(normal: _Normal, one_sided: bool) -> tuple[tuple[Tensor, ...], Tensor]:
-    """The arguments of ``BoxExpectation``, and the second standard deviation."""
+    """The arguments of ``BoxMoments``, and the second standard deviation."""
     mean_1, mean_2, variance_1, variance_2, cross, *_ = normal
     sigma = variance_2.sqrt()
     width = (normal.upper_2 - normal.lower_2) / sigma
@@ -221,18 +225,15 @@ def _standardise(normal: _Normal, one_sided: bool) -> tuple[tuple[Tensor, ...], 
 
 
 def _within_reach(sigmas: Tensor) -> Tensor:
+    """Bounds in standard deviations, held where their squares stay finite."""
     return sigmas.clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
 
 
 def _exact_differences(normal: _Normal, one_sided: bool) -> tuple[Tensor, Tensor]:
-    """The differences that cancel near a correlation of one, from the exact inputs.
-
-    Returns:
-        The determinant of the covariance; and, times the second variance, the bounds of
-        the first variable less its conditional means at the bounds of the second: for
-        (upper, lower), (upper, upper) and, unless ``one_sided``, (lower, lower) and
-        (lower, upper).
-    """
+    """The determinant and the corners, which cancel near a correlation of one."""
+    # The corners are, times the second variance, the bounds of the first variable less
+    # its conditional means at the bounds of the second: for (upper, lower),
+    # (upper, upper) and, unless one_sided, (lower, lower) and (lower, upper).
     mean_1, mean_2, variance_1, variance_2, cross, *_ = normal
     firsts = (normal.upper_1,) if one_sided else (normal.upper_1, normal.lower_1)
     count = len(firsts)

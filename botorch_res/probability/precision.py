@@ -1,4 +1,7 @@
-"""Double precision inside, the caller's precision outside."""
+"""Double precision inside, the caller's precision outside, and error-free arithmetic.
+
+Torch has no fused multiply-add, so error-free products use Dekker's algorithm.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+# Splits the 53 bits of a float64 into two halves.
+_SPLITTER = 2.0**27 + 1.0
 
 
 class _Widen(torch.autograd.Function):
@@ -52,3 +58,42 @@ def widen(value: Tensor) -> Tensor:
     if value.dtype == torch.float64:
         return value
     return _Widen.apply(value)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def two_difference(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The difference ``a - b`` and its rounding error.
+
+    Args:
+        a: The minuend, in float64.
+        b: The subtrahend.
+
+    Returns:
+        The rounded difference, and what is missing from it.
+    """
+    difference = a - b
+    back = difference - a
+    return difference, (a - (difference - back)) - (b + back)
+
+
+def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The product ``a b`` and its rounding error.
+
+    Args:
+        a: The first factor, in float64, below 1e290.
+        b: The second factor.
+
+    Returns:
+        The rounded product, and what is missing from it.
+    """
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    error = (a_high * b_high).sub_(product)
+    error.addcmul_(a_high, b_low).addcmul_(a_low, b_high).addcmul_(a_low, b_low)
+    return product, error
+
+
+def _halves(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Split numbers into a high and a low half of their bits."""
+    scaled = _SPLITTER * a
+    high = scaled - (scaled - a)
+    return high, a - high

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from botorch_res.probability.interval import StandardInterval
+from botorch_res.probability.lower_bound import VarianceAbove
 from botorch_res.probability.precision import widen
-from botorch_res.probability.tail import StandardTail
 from botorch_res.probability.validation import check_interval
 
 # Bounds, and bounds in standard deviations, are held within these, so that squares and
@@ -123,7 +123,7 @@ def remaining_variance(mean: Tensor, variance: Tensor, lower: Tensor) -> Tensor:
     sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()
     lower = lower.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     bound = ((lower - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
-    share: Tensor = StandardTail.apply(bound)  # type: ignore[no-untyped-call]
+    share: Tensor = VarianceAbove.apply(bound)  # type: ignore[no-untyped-call]
     return share.to(dtype)
 
 

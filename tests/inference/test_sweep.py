@@ -12,7 +12,6 @@ from botorch_res.inference.sweep import (
     mismatch,
     posterior_moments,
     project,
-    sweep_jacobian,
     transfer_precision,
 )
 
@@ -57,33 +56,6 @@ def test_marginals_keep_their_digits(kind: str) -> None:
                 # their deviations; the textbook form has not one correct digit.
                 assert abs(float(moments[0]) - mean) < 3e-4 * variance**0.5
                 assert abs(float(moments[1]) / variance - 1.0) < 1e-5
-
-
-def test_jacobian() -> None:
-    _, problem = make_problem("kernel", 4, seed=3)
-    problem = StandardProblem(
-        problem.widened_correlation,
-        problem.transferred_precision,
-        torch.tensor([-1.0, -0.5, 0.0, 0.2], **DOUBLE),
-        torch.tensor([0.5, 0.5, 2.0, 0.9], **DOUBLE),
-        torch.full((4,), 1e-3, **DOUBLE),
-    )
-    sites = torch.tensor([0.5, 2.0, 1.0, 0.1, 0.3, -0.2, 0.5, 0.1], **DOUBLE)
-
-    def sweep(joined: Tensor) -> Tensor:
-        posterior = marginals(problem, Sites(*joined.chunk(2)))
-        target, _ = project(problem, posterior.cavity_mean, posterior.cavity_precision)
-        return torch.cat(target)
-
-    step = 1e-4  # with smaller ones rounding is felt
-    columns = [
-        (sweep(sites + step * unit) - sweep(sites - step * unit)) / (2.0 * step)
-        for unit in torch.eye(8, **DOUBLE)
-    ]
-    jacobian = sweep_jacobian(problem, Sites(*sites.chunk(2)))
-    torch.testing.assert_close(
-        jacobian, torch.stack(columns, dim=-1), rtol=1e-5, atol=1e-7
-    )
 
 
 def test_sweep_stays_on_its_device() -> None:

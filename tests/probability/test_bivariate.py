@@ -20,7 +20,7 @@ from botorch_res.probability import (
     truncated_bvn_moments,
     truncated_normal_moments,
 )
-from botorch_res.probability.expectation import BoxExpectation
+from botorch_res.probability.box_moments import BoxMoments
 from tests.operation_count import OperationCount
 
 DATA = Path(__file__).parents[1] / "data"
@@ -287,8 +287,8 @@ def test_runs_on_a_device_without_waiting_for_it(one_sided: bool) -> None:
         # Autograd's engine needs a real device: its part is called by hand.
         context = FakeContext()
         problem = torch.rand(12, 5, device="cuda").double()
-        outputs = BoxExpectation.forward(context, one_sided, *problem.unbind())
-        gradients = BoxExpectation.backward(context, *outputs)[1:9]
+        outputs = BoxMoments.forward(context, one_sided, *problem.unbind())
+        gradients = BoxMoments.backward(context, *outputs)[1:9]
         assert all(
             gradient.device.type == "cuda"
             for gradient in gradients
@@ -307,11 +307,11 @@ def test_a_host_synchronisation_would_be_noticed() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("mean", [0.0, torch.nan], "`mean` must be finite"),
-        ("covariance", [[1.0, torch.inf], [0.0, 1.0]], "`covariance` must be finite"),
-        ("lower", [-1.0, torch.nan], "`lower` must not be NaN"),
-        ("upper", [1.0, -2.0], "`lower` must not exceed `upper`, .* -1.0 and -2.0"),
-        ("covariance", [[-1.0, 0.0], [0.0, 1.0]], "diagonal .* not be negative.* -1.0"),
+        ("mean", [0.0, torch.nan], "`mean` to be finite"),
+        ("covariance", [[1.0, torch.inf], [0.0, 1.0]], "`covariance` to be finite"),
+        ("lower", [-1.0, torch.nan], "`lower` to be a number"),
+        ("upper", [1.0, -2.0], "`lower` to be at most `upper`, got -1.0 and -2.0"),
+        ("covariance", [[-1.0, 0.0], [0.0, 1.0]], "diagonal .* at least 0, got -1.0"),
         ("covariance", [[1.0, 0.5], [0.4, 1.0]], "symmetric.* 0.5 and 0.4"),
         ("covariance", [[1.0, 2.1], [2.1, 4.0]], "semi-definite.* 2.1 and 2.0"),
     ],
@@ -334,7 +334,7 @@ def test_errors_of_shapes_and_promises() -> None:
         BotorchTensorDimensionError, match=r"`mean` .*\(2,\).* \(3, 1\)"
     ):
         truncated_bvn_moments(mean[:, :1], covariance, lower, upper)
-    with pytest.raises(InputDataError, match=r"`one_sided` .* minus infinity"):
+    with pytest.raises(InputDataError, match=r"minus infinity with `one_sided`"):
         truncated_bvn_moments(mean, covariance, lower, upper, one_sided=True)
 
 

@@ -1,4 +1,4 @@
-"""The integrand of a bivariate normal on a box, at the nodes of its panels."""
+"""The integrand of a bivariate normal on a box, at the nodes of its pieces."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.probability.constants import (
+from botorch_res.probability.integration_range import Base, Box, Pieces, from_pull
+from botorch_res.probability.interval import interval_moments
+from botorch_res.probability.lower_bound import moments_above
+from botorch_res.probability.quadrature import (
     column,
     constants,
     transplanted_gauss_legendre,
 )
-from botorch_res.probability.interval import interval_moments
-from botorch_res.probability.panels import Base, Box, Panels, from_pull
-from botorch_res.probability.tail import tail_moments
 
-# With 28 nodes a panel all moments are right to 1e-11; with 24, to 1e-9.
+# Measured on the 2000 boxes of tests/data/truncated_bvn.npz, the largest relative error
+# of a variance is 2e-8 with 24 nodes, 3e-11 with 28 and 2e-12 with 32.
 NODES, WEIGHTS = transplanted_gauss_legendre(28)
 # Weights times powers of the nodes.
 _POWERS = tuple(w * u**k for k in range(5) for u, w in zip(NODES, WEIGHTS, strict=True))
 
 
 class Middle(NamedTuple):
-    """The middle panel, where ``x`` is linear in ``z``; ``batch_shape`` each.
+    """The middle piece, where ``x`` is linear in ``z``; ``batch_shape`` each.
 
     All sums over its nodes, those of the derivatives too, are sums of the moments of
     its node ``u`` on the unit interval.
@@ -45,20 +46,20 @@ class Middle(NamedTuple):
     fourth: Tensor
 
 
-def integrate_middle(panels: Panels, base: Base) -> Middle:
-    """Integrate over the middle panel.
+def integrate_middle(pieces: Pieces, base: Base) -> Middle:
+    """Integrate over the middle piece.
 
     Args:
-        panels: The panels.
+        pieces: The pieces.
         base: The base.
 
     Returns:
         The moments of its node.
     """
-    length = panels.stop - panels.start
-    y = torch.addcmul(panels.start, length, column(NODES, length))
+    length = pieces.stop - pieces.start
+    y = torch.addcmul(pieces.start, length, column(NODES, length))
     mass = y.mul(-0.5).sub_(base.z).mul_(y).add_(0.5 * base.pull.square())
-    # The density only exceeds that of the base where the panel is empty.
+    # The density only exceeds that of the base where the piece is empty.
     mass.clamp_max_(1.0).exp_()
     powers = constants(_POWERS, length).view(5, -1)
     density, *moments = torch.tensordot(powers, mass, dims=1).unbind()
@@ -114,20 +115,20 @@ class Sides(NamedTuple):
     inner: Inner
 
 
-def evaluate_sides(box: Box, panels: Panels, base: Base, one_sided: bool) -> Sides:
+def evaluate_sides(box: Box, pieces: Pieces, base: Base, one_sided: bool) -> Sides:
     """Evaluate the integrand on the sides.
 
     Args:
         box: The box.
-        panels: The panels.
+        pieces: The pieces.
         base: The base.
         one_sided: Whether there is no lower bound on ``t``.
 
     Returns:
         The nodes.
     """
-    length = (panels.side_stop - panels.side_start).unsqueeze(1)
-    y = torch.addcmul(panels.side_start.unsqueeze(1), length, column(NODES, box.slope))
+    length = (pieces.side_stop - pieces.side_start).unsqueeze(1)
+    y = torch.addcmul(pieces.side_start.unsqueeze(1), length, column(NODES, box.slope))
     x = box.slope * y
     inner = _one_bound(x, base) if one_sided else _two_bounds(x, base, box)
     mass = y.mul(-0.5).sub_(base.z).mul_(y).sub_(_pull_rise(x, -base.high))
@@ -145,21 +146,23 @@ def evaluate_sides(box: Box, panels: Panels, base: Base, one_sided: bool) -> Sid
 
 
 def _one_bound(shift: Tensor, base: Base) -> Inner:
+    """The inner variable below an upper bound."""
     near = shift - base.high
-    tail = tail_moments(near)
+    moments = moments_above(near)
     return Inner(
-        scaled_prob=tail.scaled_prob,
-        offset=tail.offset.neg_(),
+        scaled_prob=moments.scaled_prob,
+        offset=moments.offset.neg_(),
         near=near.neg_(),
-        score=tail.hazard.neg_(),
-        variance=tail.variance,
-        third=tail.third.neg_(),
+        score=moments.hazard.neg_(),
+        variance=moments.variance,
+        third=moments.third.neg_(),
         far_density=None,
         to_far=None,
     )
 
 
 def _two_bounds(shift: Tensor, base: Base, box: Box) -> Inner:
+    """The inner variable between two bounds."""
     low = base.low - shift
     high = base.high - shift
     near = torch.maximum(low, -high)

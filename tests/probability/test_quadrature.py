@@ -1,7 +1,7 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res.probability.constants import (
+from botorch_res.probability.quadrature import (
     column,
     constants,
     gauss_legendre,

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.probability.constants import column
-from botorch_res.probability.nodes import NODES, Middle, Sides
-from botorch_res.probability.panels import Base, Panels
+from botorch_res.probability.integrand import NODES, Middle, Sides
+from botorch_res.probability.integration_range import Base, Pieces
+from botorch_res.probability.quadrature import column
 
 
 class Moments(NamedTuple):
@@ -42,8 +42,8 @@ class Changes(NamedTuple):
         to_scale: The logarithm of the conditional standard deviation, at fixed bounds
             and a fixed regression.
         to_base: The place of the base, at fixed bounds of ``t`` at the base.
-        to_start: The start of each panel.
-        to_stop: The stop of each panel.
+        to_start: The start of each piece.
+        to_stop: The stop of each piece.
     """
 
     to_slope: Tensor
@@ -74,7 +74,7 @@ def middle_changes(
     moments: Moments,
     middle: Middle,
     total: Tensor,
-    panels: Panels,
+    pieces: Pieces,
     base: Base,
     slope: Tensor,
 ) -> Changes:
@@ -85,9 +85,9 @@ def middle_changes(
         d_log: The gradient of the log-probability.
         centre: What the logarithm of any node's mass changes, before its own part.
         moments: The moments.
-        middle: The middle panel.
+        middle: The middle piece.
         total: The integral of the density.
-        panels: The panels.
+        pieces: The pieces.
         base: The base.
         slope: The slope.
 
@@ -95,7 +95,7 @@ def middle_changes(
         The changes by the middle.
     """
     length = middle.length
-    place = torch.addcmul(panels.start, length, middle.mean)
+    place = torch.addcmul(pieces.start, length, middle.mean)
     y, x = place - moments.y, slope * place - base.pull - moments.x
     # Coefficients of powers of u - E[u]: to x, to y, to the logarithm of the mass.
     x_0 = d.x + 2.0 * d.xx * x + d.xy * y
@@ -111,7 +111,7 @@ def middle_changes(
     sum_2 = mass_0 * middle.second + mass_1 * middle.third + mass_2 * middle.fourth
     z = base.z + place
     by_base = z * sum_0 + length * sum_1
-    # A node moves by one if its panel does, by u if the stop does.
+    # A node moves by one if its piece does, by u if the stop does.
     by_node = y_0 + slope * x_0 - by_base
     by_far = (y_1 + slope * x_1) * middle.second - z * sum_1 - length * sum_2
     by_far = by_far + middle.mean * by_node
@@ -134,7 +134,7 @@ def side_changes(
     centre: Tensor,
     moments: Moments,
     sides: Sides,
-    panels: Panels,
+    pieces: Pieces,
     base: Base,
     slope: Tensor,
     thickness: Tensor,
@@ -146,7 +146,7 @@ def side_changes(
         centre: What the logarithm of any node's mass changes, before its own part.
         moments: The moments.
         sides: The nodes, their mass a part of one.
-        panels: The panels.
+        pieces: The pieces.
         base: The base.
         slope: The slope.
         thickness: The distance of the bounds of ``t``.
@@ -190,7 +190,7 @@ def side_changes(
     to_slope = (shift * y).sum((0, 1)) + moments.y * shifts.sum(0)
     by_base = (y + (base.z + moments.y)).mul_(to_mass)
     to_y.addcmul_(slope, shift).sub_(by_base)
-    length = (panels.side_stop - panels.side_start).clamp_min_(1e-300)
+    length = (pieces.side_stop - pieces.side_start).clamp_min_(1e-300)
     by_node = to_y.sum(1)
     to_stop = to_mass.sum(1) / length + to_y.mul_(column(NODES, slope)).sum(1)
     changes = Changes(
@@ -204,15 +204,15 @@ def side_changes(
 
 
 def range_changes(
-    middle: Changes, sides: Changes, to_base: Tensor, panels: Panels, base: Base
+    middle: Changes, sides: Changes, to_base: Tensor, pieces: Pieces, base: Base
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What the bounds of ``z`` change, by the panels that start or stop there.
+    """What the bounds of ``z`` change, by the pieces that start or stop there.
 
     Args:
         middle: The changes by the middle.
         sides: The changes by the sides.
         to_base: The place of the base.
-        panels: The panels.
+        pieces: The pieces.
         base: The base.
 
     Returns:
@@ -220,23 +220,23 @@ def range_changes(
         bounds, ``right`` counts as ``left + width``.
     """
     ends = (
-        (panels.start.unsqueeze(0), middle.to_start.unsqueeze(0)),
-        (panels.stop.unsqueeze(0), middle.to_stop.unsqueeze(0)),
-        (panels.side_start, sides.to_start),
-        (panels.side_stop, sides.to_stop),
+        (pieces.start.unsqueeze(0), middle.to_start.unsqueeze(0)),
+        (pieces.stop.unsqueeze(0), middle.to_stop.unsqueeze(0)),
+        (pieces.side_start, sides.to_start),
+        (pieces.side_stop, sides.to_stop),
     )
     places, changes = (torch.cat(values) for values in zip(*ends, strict=True))
-    at_first = places == panels.first
-    at_last = (places == panels.last).logical_and(at_first.logical_not())
-    to_first = (changes * at_first).sum(0) * panels.at_left
-    to_last = (changes * at_last).sum(0) * panels.at_right
+    at_first = places == pieces.first
+    at_last = (places == pieces.last).logical_and(at_first.logical_not())
+    to_first = (changes * at_first).sum(0) * pieces.at_left
+    to_last = (changes * at_last).sum(0) * pieces.at_right
     zero = torch.zeros_like(to_base)
     # A base on a bound carries the whole range along.
     on_bound = base.on_left.logical_or(base.on_right)
     both = torch.where(on_bound, to_base, to_first + to_last)
     right = torch.where(base.on_left, to_last, both - to_first)
-    reaches_both = panels.at_left.logical_and(panels.at_right)
-    left = torch.where(panels.at_left, both - right, zero)
+    reaches_both = pieces.at_left.logical_and(pieces.at_right)
+    left = torch.where(pieces.at_left, both - right, zero)
     return (
         torch.where(reaches_both, both, left),
         torch.where(reaches_both, zero, right),

@@ -1,7 +1,7 @@
-"""Print the rational function of ``botorch_res.probability.tail``.
+"""Print the rational function of ``botorch_res.probability.lower_bound``.
 
-Run ``python tests/probability/fit_tail.py``: linearised least squares of the relative
-error at Chebyshev points of ``s = 2 / (x + 2)`` in (0, 1), iterated.
+Run ``python tests/probability/fit_lower_bound.py``: linearised least squares of the
+relative error at Chebyshev points of ``s = 2 / (x + 2)`` in (0, 1), iterated.
 """
 
 import mpmath as mp

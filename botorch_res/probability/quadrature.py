@@ -1,4 +1,4 @@
-"""Tables of numbers on the device of the computation: quadrature rules, polynomials."""
+"""Quadrature rules and polynomials, whose numbers are copied to a device once."""
 
 from __future__ import annotations
 

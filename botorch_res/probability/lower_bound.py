@@ -11,12 +11,12 @@ With ``zeta = 3 / (x + 4 / (x + ...))`` known, and ``epsilon = 2 / (x + zeta)``,
     Var[t]        = kappa = delta (epsilon - delta)
     E[(t - E t)^3]        = h delta^2 epsilon (zeta - epsilon),    h = x + delta,
 
-in which no digits cancel for ``x >= 0``, however deep the tail. For ``zeta`` a rational
-function of ``s = 2 / (x + 2)`` is used, its relative error below 4e-15 for all
-``x >= 0``; ``tests/probability/fit_tail.py`` makes its coefficients. Below zero the
-complement ``P(t > x) = 1 - P(t > -x)`` serves, where nothing cancels either. No special
-function is called: two dozen fused multiplications vectorise on every device, unlike
-``erfcx`` and ``log_ndtr``, and no branch is taken.
+in which no digits cancel for ``x >= 0``, however large ``x`` is. A rational function of
+``s = 2 / (x + 2)`` gives ``zeta`` with a relative error below 4e-15 for all ``x >= 0``;
+``tests/probability/fit_lower_bound.py`` computes its coefficients. Below zero the
+complement ``P(t > x) = 1 - P(t > -x)`` is used, where nothing cancels either. No
+special function is called: two dozen fused multiplications vectorise on every device,
+unlike ``erfcx`` and ``log_ndtr``, and no branch is taken.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.probability.constants import constants, horner
+from botorch_res.probability.quadrature import constants, horner
 
 INV_SQRT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 
@@ -59,7 +59,7 @@ _DENOMINATOR = (
 )
 
 
-class TailMoments(NamedTuple):
+class MomentsAbove(NamedTuple):
     """Moments of a standard normal variable ``t`` given ``t > x``.
 
     Attributes:
@@ -78,7 +78,7 @@ class TailMoments(NamedTuple):
     third: Tensor
 
 
-def tail_moments(x: Tensor) -> TailMoments:
+def moments_above(x: Tensor) -> MomentsAbove:
     """Moments of the standard normal above ``x``, full precision for every ``x``.
 
     Not meant for autograd: the derivatives are moments again, so the callers, each an
@@ -112,7 +112,7 @@ def tail_moments(x: Tensor) -> TailMoments:
     third_below = excess_below.square_().sub_(variance_below).mul_(hazard_below)
     # At weights zero and one lerp selects exactly, several times faster than where.
     below = x.clone().lt_(0.0)
-    return TailMoments(
+    return MomentsAbove(
         scaled_prob=prob.lerp_(prob_below, below),
         hazard=hazard.lerp_(hazard_below, below),
         offset=excess.lerp_(hazard_below, below),
@@ -121,8 +121,8 @@ def tail_moments(x: Tensor) -> TailMoments:
     )
 
 
-class StandardTail(torch.autograd.Function):
-    """The variance of ``tail_moments`` with its closed-form derivative."""
+class VarianceAbove(torch.autograd.Function):
+    """The variance of ``moments_above`` with its closed-form derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ class StandardTail(torch.autograd.Function):
         Returns:
             The variance of ``t`` given ``t > x``.
         """
-        moments = tail_moments(x)
+        moments = moments_above(x)
         ctx.save_for_backward(moments.third)
         return moments.variance
 

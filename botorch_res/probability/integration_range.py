@@ -1,4 +1,4 @@
-r"""Where to put the nodes of the outer integral of a bivariate normal on a box.
+r"""Where to integrate a bivariate normal on a box: the range, and how it is split.
 
 Standardised, the box is ``left <= z <= right`` and ``low <= t + slope z <= high`` with
 ``z`` and ``t`` independent standard normal: ``z`` is the second variable in standard
@@ -6,12 +6,16 @@ deviations, ``t`` the first in conditional ones, ``slope = rho / sqrt(1 - rho^2)
 With the pull ``p(z)``, the point of ``[low - slope z, high - slope z]`` next to zero,
 the density of ``z`` is ``exp(-F(z))``, ``F(z) = (z^2 + p(z)^2) / 2``, times a factor
 that varies slowly. ``F`` is convex and piecewise quadratic: its minimum (the base) and
-the points where it has risen by ``MAX_RISE`` are found in closed form.
+the points beyond which the density is negligible are found in closed form.
 
-The range is split where a bound on ``t`` is ``FREE`` sigmas off: in the middle the
-inner variable is as good as unbounded, and the inner moments are those of the normal;
-the sides hold a bound's transition each. Without the split no sensible number of nodes
-resolves a transition that is as narrow as ``1 / slope``.
+The range is split where a bound on ``t`` is so far away that it no longer matters. In
+the middle the inner variable counts as unbounded, and its moments are those of the
+normal. Each side holds the transition of one bound. Without the split no sensible
+number of nodes resolves a transition as narrow as ``1 / slope``.
+
+Two numbers fix the range and the split. Both were chosen by the largest relative error
+of a variance over the 2000 boxes of ``tests/data/truncated_bvn.npz``, with the 28 nodes
+of ``integrand``; it is 3e-11 with the values below.
 """
 
 from __future__ import annotations
@@ -21,8 +25,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-MAX_RISE = 34.0
-FREE = 7.5
+# The range ends where F has risen by this much. With 30 too much is cut off (error
+# 1e-10), with 38 the nodes are too far apart (3e-10).
+_NEGLIGIBLE_RISE = 34.0
+# A bound this many standard deviations away counts as none. With 6.5 it would still be
+# felt (error 8e-10), with 8.5 the nodes at the sides are too far apart (1e-10).
+_UNBOUNDED_SIGMAS = 7.5
 
 
 class Box(NamedTuple):
@@ -78,11 +86,11 @@ class Base(NamedTuple):
     pull: Tensor
 
 
-class Panels(NamedTuple):
-    """The panels of the outer integral, in ``y = z - base.z``.
+class Pieces(NamedTuple):
+    """The pieces of the outer integral, in ``y = z - base.z``.
 
-    There are the middle and one or two sides: the left one, unless the box is
-    one-sided, and the right one.
+    These are the middle, the right side and, unless the box is one-sided, the left
+    side.
 
     Attributes:
         first: Where the range starts, ``batch_shape``.
@@ -153,7 +161,7 @@ def from_pull(low: Tensor, high: Tensor, thickness: Tensor) -> tuple[Tensor, Ten
     )
 
 
-def place_panels(box: Box, base: Base, one_sided: bool) -> Panels:
+def split_range(box: Box, base: Base, one_sided: bool) -> Pieces:
     """Find the range of the integral, and split it.
 
     Args:
@@ -162,24 +170,26 @@ def place_panels(box: Box, base: Base, one_sided: bool) -> Panels:
         one_sided: Whether there is no lower bound on ``t`` at all.
 
     Returns:
-        The panels.
+        The pieces.
     """
     slope = box.slope.clamp_min(1e-100)
     to_left, to_right = _gaps(box, base, slope)
     left_cut, right_cut = _cuts(box, base, slope)
     first = -torch.minimum(to_left, left_cut)
     last = torch.minimum(to_right, right_cut)
-    # Where the bounds are FREE sigmas off; if they are closer together than twice
-    # that, the sides meet half-way.
-    start, stop = first, (base.high - FREE) / slope
+    # The middle is where both bounds are far away. Where they are too close together
+    # for that, the sides meet half-way.
+    start, stop = first, (base.high - _UNBOUNDED_SIGMAS) / slope
     if not one_sided:
         half_way = (base.high + base.low) / (2.0 * slope)
-        start = torch.minimum((base.low + FREE) / slope, half_way).clamp(first, last)
+        start = torch.minimum((base.low + _UNBOUNDED_SIGMAS) / slope, half_way).clamp(
+            first, last
+        )
         stop = torch.maximum(stop, half_way)
     stop = stop.clamp(first, last)
     left_side, right_side = (first, start), (stop, last)
     sides = (right_side,) if one_sided else (left_side, right_side)
-    return Panels(
+    return Pieces(
         first=first,
         last=last,
         start=start,
@@ -214,11 +224,9 @@ def _gaps(box: Box, base: Base, slope: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cuts(box: Box, base: Base, slope: Tensor) -> tuple[Tensor, Tensor]:
-    """The distances to both sides of the base at which ``F`` has risen enough.
-
-    Going away from the base, F is quadratic with curvature 1 + slope^2 where a bound
-    pulls and 1 where none does; there are three such pieces at most.
-    """
+    """The distances to both sides of the base at which the density is negligible."""
+    # Going away from the base, F is quadratic with curvature 1 + slope^2 where a bound
+    # pulls and 1 where none does. There are at most three such stretches.
     pulled_low, pulled_high = base.low.clamp_min(0.0), base.high.clamp_max(0.0)
     steep = 1.0 + slope.square()
     derivative = base.z - slope * base.pull
@@ -226,7 +234,7 @@ def _cuts(box: Box, base: Base, slope: Tensor) -> tuple[Tensor, Tensor]:
     pulled = torch.stack((-pulled_high, pulled_low)) / slope
     free = torch.stack((pulled_high - base.low, base.high - pulled_low))
     free = free.clamp_min_(0.0) / slope
-    rise = torch.full_like(derivative, MAX_RISE)
+    rise = torch.full_like(derivative, _NEGLIGIBLE_RISE)
     distance = torch.zeros_like(derivative)
     for curvature, limit in ((steep, pulled), (torch.ones_like(steep), free)):
         step = torch.minimum(_rise_distance(derivative, curvature, rise), limit)
@@ -239,5 +247,6 @@ def _cuts(box: Box, base: Base, slope: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rise_distance(derivative: Tensor, curvature: Tensor, rise: Tensor) -> Tensor:
+    """How far a quadratic goes before it has risen by ``rise``."""
     root = (derivative.square() + 2.0 * curvature * rise).sqrt()
     return 2.0 * rise / (derivative + root)

@@ -1,9 +1,9 @@
 r"""Moments of a standardised bivariate normal on a box, and their derivatives.
 
 The law of total variance over ``z``: at each node of the outer integral the inner
-variable is a truncated normal, whose moments ``tail_moments`` (one bound) and
-``interval_moments`` (two) have without cancellation, and every sum over nodes has
-positive terms. See ``panels`` for the notation and the choice of nodes.
+variable is a truncated normal, whose moments ``moments_above`` (one bound) and
+``interval_moments`` (two) give without cancellation, and every sum over nodes has
+positive terms. See ``integration_range`` for the notation and the range.
 
 The derivatives are taken of the exact integral: what a bound moves at a node is again a
 moment of the inner truncated normal. The nodes ride on the bounds of ``z`` where
@@ -19,26 +19,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from botorch_res.probability.gradient import (
+from botorch_res.probability.box_gradient import (
     Moments,
     middle_changes,
     range_changes,
     side_changes,
 )
-from botorch_res.probability.nodes import (
+from botorch_res.probability.integrand import (
     Inner,
     Middle,
     Sides,
     evaluate_sides,
     integrate_middle,
 )
-from botorch_res.probability.panels import Base, Box, Panels, find_base, place_panels
+from botorch_res.probability.integration_range import (
+    Base,
+    Box,
+    Pieces,
+    find_base,
+    split_range,
+)
 from botorch_res.probability.univariate import FARTHEST_SIGMAS, LEAST_WIDTH
 
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class BoxExpectation(torch.autograd.Function):
+class BoxMoments(torch.autograd.Function):
     """The moments on a ``Box`` of which one variable is in its own units.
 
     Maps
@@ -105,16 +111,16 @@ class BoxExpectation(torch.autograd.Function):
         slope = regression / spread
         box = Box(left, right, low, high, slope, width, thickness, *attributes)
         base = find_base(box)
-        panels = place_panels(box, base, one_sided)
-        middle = integrate_middle(panels, base)
-        sides = evaluate_sides(box, panels, base, one_sided)
+        pieces = split_range(box, base, one_sided)
+        middle = integrate_middle(pieces, base)
+        sides = evaluate_sides(box, pieces, base, one_sided)
         total = middle.density * middle.length + sides.mass.sum((0, 1))
         sides.mass.div_(total)
-        moments = _sum_up(middle, sides, total, panels, base, slope)
+        moments = _sum_up(middle, sides, total, pieces, base, slope)
         log_prob = total.log() - 0.5 * (base.z.square() + base.pull.square())
         ctx.save_for_backward(
             *(slope, spread, thickness, total),
-            *(*moments, *base, *panels, *middle),
+            *(*moments, *base, *pieces, *middle),
             *(sides.mass, sides.y, sides.x, *sides.inner),
         )
         ctx.mark_non_differentiable(*base)
@@ -138,17 +144,17 @@ class BoxExpectation(torch.autograd.Function):
         """
         slope, spread, thickness, total, *rest = ctx.saved_tensors
         moments, base, rest = Moments(*rest[:5]), Base(*rest[5:11]), rest[11:]
-        panels, middle, rest = Panels(*rest[:8]), Middle(*rest[8:14]), rest[14:]
+        pieces, middle, rest = Pieces(*rest[:8]), Middle(*rest[8:14]), rest[14:]
         mass, y, x, *inner = rest
         sides = Sides(mass, y, x, Inner(*inner))
         d_log, d_y, d_yy, d_x, d_xx, d_xy = gradients[:6]
         d = Moments(d_y, d_yy, d_x * spread, d_xx * spread.square(), d_xy * spread)
         centre = d_log - d.yy * moments.yy - d.xx * moments.xx - d.xy * moments.xy
         by_middle = middle_changes(
-            d, d_log, centre, moments, middle, total, panels, base, slope
+            d, d_log, centre, moments, middle, total, pieces, base, slope
         )
         by_sides, bounds = side_changes(
-            d, centre, moments, sides, panels, base, slope, thickness
+            d, centre, moments, sides, pieces, base, slope, thickness
         )
         # The bounds at the base move with the slope and with the base.
         to_both = bounds.to_high
@@ -157,7 +163,7 @@ class BoxExpectation(torch.autograd.Function):
         to_slope = by_middle.to_slope + by_sides.to_slope - base.z * to_both
         to_scale = by_middle.to_scale + by_sides.to_scale
         to_base = by_middle.to_base + by_sides.to_base - slope * to_both
-        to_range = range_changes(by_middle, by_sides, to_base, panels, base)
+        to_range = range_changes(by_middle, by_sides, to_base, pieces, base)
         in_units = (
             None if change is None else change / spread
             for change in (*bounds, to_slope, to_scale)
@@ -169,13 +175,13 @@ def _sum_up(
     middle: Middle,
     sides: Sides,
     total: Tensor,
-    panels: Panels,
+    pieces: Pieces,
     base: Base,
     slope: Tensor,
 ) -> Moments:
     """The moments of ``x`` and ``y``; centres those of the sides on the way."""
     share = middle.density * middle.length / total
-    y = torch.addcmul(panels.start, middle.length, middle.mean)
+    y = torch.addcmul(pieces.start, middle.length, middle.mean)
     x = slope * y - base.pull
     second = middle.length.square() * middle.second
     product = sides.mass * sides.y
