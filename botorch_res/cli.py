@@ -20,10 +20,10 @@ import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_res.models.diagnostics import LeaveOneOut
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import plot_study
 from botorch_res.plotting.figure import check_picture
 from botorch_res.strategies import available_strategies
+from botorch_res.study import RobustOptimizer
 from botorch_res.study.running import (
     LostEvaluationsError,
     RepeatedFailureError,

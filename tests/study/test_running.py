@@ -21,17 +21,15 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain
-from botorch_res.optimizer import RobustOptimizer
+from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.study import running
 from botorch_res.study.parameters import Choice, Range
 from botorch_res.study.running import (
-    NOBODY,
     LostEvaluationsError,
     RepeatedFailureError,
     process_identity,
 )
-from botorch_res.study.storage import Storage
+from botorch_res.study.storage import NOBODY, Storage
 from tests.study import study_functions as functions
 
 PARAMETERS = [
@@ -259,8 +257,8 @@ class TestLostTrials:
     def test_a_trial_that_kills_every_time(self):
         optimizer = make()
         optimizer.ask_many(1, owner=NOBODY)
-        optimizer._storage.take_over(0, NOBODY, NOBODY)
-        optimizer._storage.take_over(0, NOBODY, NOBODY)
+        for _ in range(2):
+            optimizer.take_over(optimizer.trials[0], NOBODY)
         optimizer.run(functions.press, 2, progress=False)
         assert states(optimizer) == ["failed", "complete"]
         assert "started 3 times and never ended" in optimizer.trials[0].reason
@@ -268,7 +266,7 @@ class TestLostTrials:
     def test_somebody_else_was_faster(self, monkeypatch):
         optimizer = make()
         optimizer.ask_many(1, owner=NOBODY)
-        monkeypatch.setattr(optimizer._storage, "take_over", lambda *args: False)
+        monkeypatch.setattr(optimizer, "take_over", lambda *args: None)
         optimizer.run(functions.press, 2, progress=False)
         assert states(optimizer) == ["running", "complete"]
 

@@ -12,10 +12,9 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
-from botorch_res import RobustDomain
+from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.acquisition.robust_entropy_search import TARGETS
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.strategies import RobustEntropySearchStrategy, Strategy, base
 from botorch_res.study.parameters import Choice, Integer, Range
 from botorch_res.study.space import ParameterSpace

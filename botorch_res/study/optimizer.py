@@ -239,6 +239,28 @@ class RobustOptimizer:
                 stored = self._storage.trials()
                 return [self._named(t) for t in stored if first <= t.number < first + n]
 
+    def take_over(self, trial: Trial, owner: str) -> Trial | None:
+        """Take over a running trial whose owner is gone, to evaluate it again.
+
+        Args:
+            trial: The trial as it was read.
+            owner: Which process evaluates it now.
+
+        Returns:
+            The trial with its new owner; ``None`` if another process was faster.
+        """
+        if not self._storage.take_over(trial.number, trial.owner, owner):
+            return None
+        return replace(trial, owner=owner, attempts=trial.attempts + 1)
+
+    def give_back(self, trial: Trial) -> None:
+        """Let other processes take over a trial, if it is still running.
+
+        Args:
+            trial: The trial.
+        """
+        self._storage.give_back(trial.number)
+
     def tell(
         self, trial: Trial | int, value: float, noise: float | None = None
     ) -> Trial:
