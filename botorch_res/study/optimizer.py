@@ -126,11 +126,11 @@ class RobustOptimizer:
         """
         self.space = _as_space(domain)
         if not isinstance(maximize, bool):
-            raise TypeError(f"Expected `maximize` to be a bool, got {maximize!r}.")
+            raise InputDataError(f"Expected `maximize` to be a bool, got {maximize!r}.")
         self.maximize = maximize
         check_settings(seed, num_initial, noise, gamma)
         if model is not None and not callable(model):
-            raise TypeError(f"Expected `model` to be callable, got {model!r}.")
+            raise InputDataError(f"Expected `model` to be callable, got {model!r}.")
         defaults: dict[str, Any] = {
             "strategy": DEFAULT_STRATEGY,
             "strategy_options": {},
@@ -292,7 +292,7 @@ class RobustOptimizer:
             The failed trial.
         """
         if not isinstance(reason, str):
-            raise TypeError(f"Expected `reason` to be a text, got {reason!r}.")
+            raise InputDataError(f"Expected `reason` to be a text, got {reason!r}.")
         number, point = trial_number(trial)
         found = self._storage.finish(number, FAILED, reason=reason, point=point)
         return self._named(found)
@@ -520,7 +520,7 @@ def _as_space(
         return ParameterSpace.from_domain(domain)
     if isinstance(domain, Sequence) and all(isinstance(p, Parameter) for p in domain):
         return ParameterSpace(domain)
-    raise TypeError(
+    raise InputDataError(
         "Expected `domain` to be a RobustDomain, a ParameterSpace or a list of "
         f"parameters (Range, Integer, Choice), got {domain!r}."
     )

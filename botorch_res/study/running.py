@@ -237,7 +237,7 @@ def check_function(
         executor: What will evaluate it, or ``None``.
     """
     if not callable(function):
-        raise TypeError(f"Expected `function` to be callable, got {function!r}.")
+        raise InputDataError(f"Expected `function` to be callable, got {function!r}.")
     names = [parameter.name for parameter in space.parameters]
     try:
         signature = inspect.signature(function)
@@ -251,7 +251,7 @@ def check_function(
                 signature.bind(None)
         except TypeError as error:
             call = ", ".join(f"{name}=..." for name in names)
-            raise TypeError(
+            raise InputDataError(
                 "Expected `function` to be callable as "
                 f"function({call if space.named else 'z'}), but it has the "
                 f"signature {signature}: {error}."
@@ -260,9 +260,10 @@ def check_function(
         try:
             pickle.dumps(function)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise TypeError(
-                f"Other processes cannot get the function {function!r} ({error}). "
-                "Define it with `def` in a module of its own, and import it."
+            raise InputDataError(
+                "Expected `function` to be one that other processes can import, got "
+                f"{function!r} ({error}). Define it with `def` in a module of its own, "
+                "and import it."
             ) from error
 
 
@@ -271,7 +272,7 @@ def _value_and_noise(result: Any, trial: Trial) -> tuple[float, float | None]:
     if not isinstance(result, tuple):
         result = (result, None)
     if len(result) != 2:
-        raise TypeError(
+        raise InputDataError(
             "Expected the function to return the value, or the value and the standard "
             f"deviation of its noise, got {len(result)} things: {result!r}."
         )

@@ -199,15 +199,15 @@ class TestSequential:
             ({"num_parallel": 0}, InputDataError, "`num_parallel` .* at least 1"),
             ({"max_attempts": 0}, InputDataError, "`max_attempts`"),
             ({"max_failures": 0}, InputDataError, "`max_failures`"),
-            ({"function": 3}, TypeError, "`function` to be callable, got 3"),
+            ({"function": 3}, InputDataError, "`function` to be callable, got 3"),
             (
                 {"function": lambda friction, load: 1.0},
-                TypeError,
+                InputDataError,
                 r"force=\.\.\.\), .* signature \(friction, load\): missing",
             ),
             (
                 {"function": functions.point},
-                TypeError,
+                InputDataError,
                 r"signature \(z\): missing a required argument: 'z'",
             ),
         ],
@@ -220,7 +220,9 @@ class TestSequential:
 
     def test_functions_of_points_take_one_argument(self):
         optimizer = make(domain=DOMAIN)
-        with pytest.raises(TypeError, match=r"callable as function\(z\), but .* force"):
+        with pytest.raises(
+            InputDataError, match=r"callable as function\(z\), but .* force"
+        ):
             optimizer.run(functions.press, 2, progress=False)
         assert len(optimizer.trials) == 0
         optimizer.run(min, 2, progress=False)  # which does not tell its signature
@@ -231,7 +233,9 @@ class TestSequential:
         optimizer = make()
         with (
             ProcessPoolExecutor(1) as executor,
-            pytest.raises(TypeError, match="in a module of its own, and import it"),
+            pytest.raises(
+                InputDataError, match="in a module of its own, and import it"
+            ),
         ):
             optimizer.run(lambda friction, force: 1.0, 2, executor, progress=False)
         assert len(optimizer.trials) == 0
