@@ -22,9 +22,9 @@ import math
 import torch
 from torch import Tensor
 
+from botorch_res import RobustOptimizer
 from botorch_res.domain import RobustDomain
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.test_functions import RobustBranin, WithinModel
 
 NOISE_VARIANCE = 1e-3

@@ -20,16 +20,17 @@ import torch
 from botorch.exceptions.errors import BotorchError
 
 from botorch_res.models.diagnostics import LeaveOneOut
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import plot_study
 from botorch_res.plotting.figure import check_picture
 from botorch_res.strategies import available_strategies
+from botorch_res.study import RobustOptimizer
 from botorch_res.study.running import (
     LostEvaluationsError,
     RepeatedFailureError,
     check_function,
 )
 from botorch_res.study.tasks import load_task
+from botorch_res.study.trials import cell_text
 
 HELP = """Find the setting whose worst case is best, in few experiments.
 
@@ -184,7 +185,7 @@ def build_app() -> Any:
                 "Nothing was kept; use --storage FILE to keep a study."
                 if storage is None
                 else f"The study is in {storage}. Go on with the same command:\n  "
-                f"{_same_command()}"
+                f"{shlex.join(['botorch-res', *sys.argv[1:]])}"
             )
             console.print(f"\nInterrupted. {escape(kept)}", highlight=False)
             raise typer.Exit(130) from None
@@ -194,7 +195,6 @@ def build_app() -> Any:
             LostEvaluationsError,
             OSError,
             RepeatedFailureError,
-            TypeError,
             ValueError,
         ) as error:
             raise fail(error) from error
@@ -221,9 +221,9 @@ def build_app() -> Any:
             for name in names:
                 table.add_column(escape(labels.get(name, name)), overflow="fold")
             for row in rows:
-                table.add_row(*(escape(_cell(row[name])) for name in names))
+                table.add_row(*(escape(cell_text(row[name])) for name in names))
             console.print(table)
-            if any(trial.state == "complete" for trial in trials):
+            if optimizer.num_told:
                 show_recommendation(optimizer)
                 if diagnostics:
                     console.print(
@@ -279,7 +279,7 @@ def _executor(processes: int) -> Any:
 
 def _current_best(optimizer: RobustOptimizer) -> str:
     """The recommendation in a few words, for the progress bar."""
-    if not any(trial.state == "complete" for trial in optimizer.trials):
+    if not optimizer.num_told:
         return "no value yet"
     best = optimizer.recommend()
     values = ", ".join(f"{name} = {value:.4g}" for name, value in best.x.items())
@@ -295,15 +295,3 @@ def _diagnosis(found: LeaveOneOut) -> str:
         f"variance explained, {found.coverage:.0%} inside their 95 % interval, log "
         f"score {found.log_score:.3g}."
     )
-
-
-def _same_command() -> str:
-    """The command that was given."""
-    return shlex.join(["botorch-res", *sys.argv[1:]])
-
-
-def _cell(value: object) -> str:
-    """A cell of the table."""
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

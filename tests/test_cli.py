@@ -11,8 +11,7 @@ import pytest
 from botorch.exceptions.errors import InputDataError
 from typer.testing import CliRunner
 
-from botorch_res import cli
-from botorch_res.optimizer import RobustOptimizer
+from botorch_res import RobustOptimizer, cli
 from botorch_res.plotting import plot_progress
 from botorch_res.study import tasks
 from botorch_res.test_functions import RobustBranin

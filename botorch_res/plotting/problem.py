@@ -137,44 +137,20 @@ def plot_problem(
 
 
 def _equidistant(bounds: Tensor, num: int) -> Tensor:
-    """List equidistant values of one variable.
-
-    Args:
-        bounds: The ``2 x 1`` bounds of the variable.
-        num: The number of values.
-
-    Returns:
-        The values.
-    """
+    """List equidistant values of one variable."""
     steps = torch.linspace(0, 1, num, dtype=bounds.dtype, device=bounds.device)
     lower, upper = bounds.squeeze(-1)
     return torch.lerp(lower, upper, steps)
 
 
 def _evaluate(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> _Grid:
-    """Evaluate a problem without noise at all pairs of values.
-
-    Args:
-        problem: The problem.
-        x: The ``n_x`` values of ``x``.
-        theta: The ``n_theta`` values of ``theta``.
-
-    Returns:
-        The values.
-    """
+    """Evaluate a problem without noise at all pairs of values."""
     points = problem.domain.join(x.view(-1, 1, 1), theta.view(-1, 1))
     return _Grid(x, theta, problem(points, noise=False))
 
 
 def _draw_function(figure: Figure, axes: Axes, box: _Grid, label: str) -> None:
-    """Draw the function over the whole box, also between the choices.
-
-    Args:
-        figure: The figure.
-        axes: Its panel.
-        box: The values of the function.
-        label: The label of the colours.
-    """
+    """Draw the function over the whole box, also between the choices."""
     from matplotlib.ticker import MaxNLocator
 
     # A few steep corners should not take all the colours.
@@ -194,15 +170,7 @@ def _draw_function(figure: Figure, axes: Axes, box: _Grid, label: str) -> None:
 
 
 def _worst_theta(problem: RobustTestProblem, grid: _Grid) -> Tensor:
-    """Find the worst ``theta`` of each ``x``.
-
-    Args:
-        problem: The problem.
-        grid: The values of the function.
-
-    Returns:
-        The ``n_x`` worst cases.
-    """
+    """Find the worst ``theta`` of each ``x``."""
     costs = grid.values if problem.is_minimization_problem else -grid.values
     worst = costs.argmax(dim=-1)
     theta = grid.theta[worst]
@@ -218,13 +186,7 @@ def _worst_theta(problem: RobustTestProblem, grid: _Grid) -> Tensor:
 
 
 def _draw_cases(axes: Axes, problem: RobustTestProblem, grid: _Grid) -> None:
-    """Draw the cases of each ``x``: the worst, and the best or all.
-
-    Args:
-        axes: The panel.
-        problem: The problem.
-        grid: The values of the function.
-    """
+    """Draw the cases of each ``x``: the worst, and the best or all."""
     x = grid.x.cpu()
     worst = problem.worst_case_value(grid.x.unsqueeze(-1)).cpu()
     axes.plot(x, worst, color=WORST_COLOR, lw=3, zorder=3, label="worst case")
@@ -240,15 +202,7 @@ def _draw_cases(axes: Axes, problem: RobustTestProblem, grid: _Grid) -> None:
 
 
 def _plain_optimum(problem: RobustTestProblem, grid: _Grid) -> tuple[Tensor, Tensor]:
-    """Find the point with the best value of all.
-
-    Args:
-        problem: The problem.
-        grid: The values of the function.
-
-    Returns:
-        Its ``x`` and its ``theta``.
-    """
+    """Find the point with the best value of all."""
     domain = problem.domain
 
     def around(values: Tensor, index: int, is_finite: bool) -> Tensor:
@@ -272,14 +226,7 @@ def _plain_optimum(problem: RobustTestProblem, grid: _Grid) -> tuple[Tensor, Ten
 def _draw_optima(
     top: Axes, bottom: Axes, problem: RobustTestProblem, grid: _Grid
 ) -> None:
-    """Mark the plain and the robust optimum.
-
-    Args:
-        top: The panel of the function.
-        bottom: The panel of the cases.
-        problem: The problem.
-        grid: The values of the function.
-    """
+    """Mark the plain and the robust optimum."""
     plain_x, plain_theta = _plain_optimum(problem, grid)
     robust_x, robust_theta = problem.domain.split(problem.robust_optimizer)
     style: dict[str, Any] = {"mec": "black", "ls": "none", "clip_on": False}

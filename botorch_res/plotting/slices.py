@@ -15,8 +15,8 @@ from torch import Tensor
 
 from botorch_res.models.moments import posterior_moments
 from botorch_res.optim.recommend import mean_function
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting.figure import WORST_COLOR, WORST_LABEL, broken_at_jumps
+from botorch_res.study import RobustOptimizer
 from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation, WorstCaseCurve
 

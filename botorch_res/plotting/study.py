@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting.figure import (
     LEGEND,
     ROBUST_COLOR,
@@ -21,6 +20,7 @@ from botorch_res.plotting.figure import (
     new_figure,
 )
 from botorch_res.plotting.slices import Slice, draw_map, make_slices, tick_few
+from botorch_res.study import RobustOptimizer
 from botorch_res.study.recommendation import StudyRecommendation
 from botorch_res.study.space import ParameterSpace
 from botorch_res.test_functions import RobustTestProblem

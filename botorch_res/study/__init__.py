@@ -1,6 +1,7 @@
-"""What a study is made of: parameters, trials, storage, and running experiments."""
+"""Studies: ask, tell, recommend; with parameters, trials, storage and a runner."""
 
+from botorch_res.study.optimizer import RobustOptimizer
 from botorch_res.study.parameters import Choice, Integer, Range
 from botorch_res.study.space import ParameterSpace
 
-__all__ = ["Choice", "Integer", "ParameterSpace", "Range"]
+__all__ = ["Choice", "Integer", "ParameterSpace", "Range", "RobustOptimizer"]

@@ -142,10 +142,12 @@ def _as_float(value: object, what: str, advice: str) -> float:
     if hasattr(content, "numel") or hasattr(content, "ndim"):
         size = content.numel() if hasattr(content, "numel") else content.size
         if size != 1:
-            raise TypeError(f"Expected {what} to be one number, got {size} of them.")
+            raise InputDataError(
+                f"Expected {what} to be one number, got {size} of them."
+            )
         content = content.item()
     if isinstance(content, (bool, str, complex)) or not hasattr(content, "__float__"):
-        raise TypeError(f"Expected {what} to be a number, got {value!r}. {advice}")
+        raise InputDataError(f"Expected {what} to be a number, got {value!r}. {advice}")
     return float(content)
 
 
@@ -161,8 +163,8 @@ def trial_number(trial: Trial | int) -> tuple[int, tuple[float, ...] | None]:
     if isinstance(trial, Trial):
         return trial.number, trial.point
     if isinstance(trial, bool) or not hasattr(trial, "__index__"):
-        raise TypeError(
-            f"Expected a trial from `ask`, or its number, got {trial!r}. Tell several "
-            "trials one by one."
+        raise InputDataError(
+            "Expected `trial` to be a trial from `ask` or its number, got "
+            f"{trial!r}. Tell several trials one by one."
         )
     return operator.index(trial), None

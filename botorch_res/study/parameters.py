@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
@@ -72,7 +72,7 @@ class Parameter:
             )
         for name, kind in (("unit", str), ("uncontrollable", bool), ("log", bool)):
             if not isinstance(getattr(self, name), kind):
-                raise TypeError(
+                raise InputDataError(
                     f"Expected `{name}` of parameter {self.name!r} to be of type "
                     f"{kind.__name__}, got {getattr(self, name)!r}."
                 )
@@ -228,9 +228,9 @@ def Integer(
     try:
         lower, upper = operator.index(lower), operator.index(upper)
     except TypeError as error:
-        raise TypeError(
-            f"Expected whole numbers as bounds of the integer parameter {name!r}, got "
-            f"{lower!r} and {upper!r}."
+        raise InputDataError(
+            f"Expected `lower` and `upper` of parameter {name!r} to be whole numbers, "
+            f"got {lower!r} and {upper!r}."
         ) from error
     if upper - lower >= MAX_COMBINATIONS:
         raise UnsupportedError(
@@ -267,17 +267,19 @@ def Choice(
     Example:
         >>> Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)
     """
-    values = tuple(values)
-    if not values:
-        raise InputDataError(f"Expected values for parameter {name!r}, got none.")
-    if any(not is_number(value) for value in values):
-        lower = upper = next(value for value in values if not is_number(value))
-    else:
-        lower, upper = min(values), max(values)
-    if len(set(values)) < len(values):
+    if not isinstance(values, Iterable) or not (values := tuple(values)):
         raise InputDataError(
-            f"Expected distinct values for parameter {name!r}, got {list(values)}."
+            f"Expected `values` of parameter {name!r} to be a list of numbers, got "
+            f"{values!r}."
         )
+    # The parameter itself says what is wrong with a value that is not a number.
+    wrong = [value for value in values if not is_number(value)]
+    if not wrong and len(set(values)) < len(values):
+        raise InputDataError(
+            f"Expected `values` of parameter {name!r} to be distinct, got "
+            f"{list(values)}."
+        )
+    lower, upper = min(wrong[:1] or values), max(wrong[:1] or values)
     integer = all(isinstance(value, Integral) for value in values)
     return Parameter(
         name, lower, upper, values, unit, uncontrollable, log, integer=integer

@@ -25,7 +25,6 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,11 @@ from botorch.exceptions.errors import InputDataError
 from botorch_res.limits import check_number
 from botorch_res.study.observations import check_noise, check_value
 from botorch_res.study.space import ParameterSpace
-from botorch_res.study.storage import RUNNING, Trial
+from botorch_res.study.storage import NOBODY, RUNNING, Trial
 
 if TYPE_CHECKING:
-    from botorch_res.optimizer import RobustOptimizer
+    from botorch_res.study.optimizer import RobustOptimizer
 
-# The owner of a trial that was given back.
-NOBODY = ""
 # How an executor says that it will never know the outcome.
 _LOST = (BrokenExecutor, CancelledError)
 
@@ -141,9 +138,9 @@ class _Loop:
                 future.cancel()
                 if future.done() and not _is_lost(future) and not future.exception():
                     self._settle(future)
-                self.optimizer._storage.set_owner(trial.number, NOBODY)
+                self.optimizer.give_back(trial)
             if taken is not None:
-                self.optimizer._storage.set_owner(taken.number, NOBODY)
+                self.optimizer.give_back(taken)
 
     def _ask(self, budget: int) -> Trial | None:
         """The next new trial, or ``None`` if the budget is spent."""
@@ -155,18 +152,16 @@ class _Loop:
         for trial in self.optimizer.trials:
             if trial.state != RUNNING or trial.owner is None or _lives(trial.owner):
                 continue
-            if not self.optimizer._storage.take_over(
-                trial.number, trial.owner, self.owner
-            ):
+            taken = self.optimizer.take_over(trial, self.owner)
+            if taken is None:
                 continue
-            if trial.attempts >= self.max_attempts:
-                self.optimizer.fail(
-                    trial,
-                    f"its evaluation was started {trial.attempts} times and never "
-                    "ended",
-                )
+            if trial.attempts < self.max_attempts:
+                yield taken
                 continue
-            yield replace(trial, attempts=trial.attempts + 1)
+            self.optimizer.fail(
+                trial,
+                f"its evaluation was started {trial.attempts} times and never ended",
+            )
 
     def _submit(self, trial: Trial) -> Future[Any]:
         """Start the evaluation of a trial."""
@@ -242,7 +237,7 @@ def check_function(
         executor: What will evaluate it, or ``None``.
     """
     if not callable(function):
-        raise TypeError(f"Expected `function` to be callable, got {function!r}.")
+        raise InputDataError(f"Expected `function` to be callable, got {function!r}.")
     names = [parameter.name for parameter in space.parameters]
     try:
         signature = inspect.signature(function)
@@ -256,7 +251,7 @@ def check_function(
                 signature.bind(None)
         except TypeError as error:
             call = ", ".join(f"{name}=..." for name in names)
-            raise TypeError(
+            raise InputDataError(
                 "Expected `function` to be callable as "
                 f"function({call if space.named else 'z'}), but it has the "
                 f"signature {signature}: {error}."
@@ -265,9 +260,10 @@ def check_function(
         try:
             pickle.dumps(function)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise TypeError(
-                f"Other processes cannot get the function {function!r} ({error}). "
-                "Define it with `def` in a module of its own, and import it."
+            raise InputDataError(
+                "Expected `function` to be one that other processes can import, got "
+                f"{function!r} ({error}). Define it with `def` in a module of its own, "
+                "and import it."
             ) from error
 
 
@@ -276,7 +272,7 @@ def _value_and_noise(result: Any, trial: Trial) -> tuple[float, float | None]:
     if not isinstance(result, tuple):
         result = (result, None)
     if len(result) != 2:
-        raise TypeError(
+        raise InputDataError(
             "Expected the function to return the value, or the value and the standard "
             f"deviation of its noise, got {len(result)} things: {result!r}."
         )

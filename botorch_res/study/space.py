@@ -184,7 +184,7 @@ class ParameterSpace:
         """
         names = [parameter.name for parameter in self.parameters]
         if not isinstance(values, (Mapping, Iterable)):
-            raise TypeError(
+            raise InputDataError(
                 f"Expected values of the parameters {', '.join(names)}, by name or in "
                 f"this order, got {values!r}."
             )
@@ -204,7 +204,9 @@ class ParameterSpace:
         for p in self.parameters:
             value = values[p.name]
             if not is_number(value):
-                raise TypeError(f"Expected a number for {p.name!r}, got {value!r}.")
+                raise InputDataError(
+                    f"Expected a number for {p.name!r}, got {value!r}."
+                )
             if not p.lower <= value <= p.upper:
                 raise InputDataError(
                     f"{p.label()} = {value} lies outside the domain, {p.lower} to "

@@ -27,6 +27,8 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 
 RUNNING, COMPLETE, FAILED = "running", "complete", "failed"
+# The owner of a running trial that was given back.
+NOBODY = ""
 
 # "bres", which tells our files from other people's.
 APPLICATION_ID = 0x62726573
@@ -293,17 +295,16 @@ class Storage:
             )
         return cursor.rowcount == 1
 
-    def set_owner(self, number: int, owner: str) -> None:
-        """Change the owner of a trial, if it is running.
+    def give_back(self, number: int) -> None:
+        """Leave a trial to nobody, if it is running.
 
         Args:
             number: The trial's number.
-            owner: The new owner.
         """
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE trials SET owner = ? WHERE number = ? AND state = 'running'",
-                (owner, number),
+                (NOBODY, number),
             )
 
     @contextmanager

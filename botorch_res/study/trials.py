@@ -86,7 +86,7 @@ class TrialTable(Sequence[Trial]):
         names = [*_BEFORE, *(p.name for p in self._parameters), "value", "reason"]
         labels = {p.name: p.label() for p in self._parameters}
         lines = [[labels.get(name, name) for name in names]]
-        lines += [[_text(row[name]) for name in names] for row in self.rows()]
+        lines += [[cell_text(row[name]) for name in names] for row in self.rows()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
             "  ".join(
@@ -96,8 +96,15 @@ class TrialTable(Sequence[Trial]):
         )
 
 
-def _text(value: object) -> str:
-    """A cell for people."""
+def cell_text(value: object) -> str:
+    """Write a value of the table for people.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The text: six digits of a float, nothing for ``None``.
+    """
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)

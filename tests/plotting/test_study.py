@@ -6,9 +6,8 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain
+from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.models import BayesianGP
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.plotting import (
     plot_acquisition,
     plot_posterior,

@@ -15,8 +15,7 @@ import time
 
 import torch
 
-from botorch_res import RobustDomain
-from botorch_res.optimizer import RobustOptimizer
+from botorch_res import RobustDomain, RobustOptimizer
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 

@@ -5,7 +5,7 @@ import functools
 import pytest
 from distributed import Client, LocalCluster
 
-from botorch_res.optimizer import RobustOptimizer
+from botorch_res import RobustOptimizer
 from botorch_res.study import running
 from botorch_res.study.parameters import Choice, Range
 from tests.study import study_functions as functions

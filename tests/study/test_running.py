@@ -21,17 +21,15 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain
-from botorch_res.optimizer import RobustOptimizer
+from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.study import running
 from botorch_res.study.parameters import Choice, Range
 from botorch_res.study.running import (
-    NOBODY,
     LostEvaluationsError,
     RepeatedFailureError,
     process_identity,
 )
-from botorch_res.study.storage import Storage
+from botorch_res.study.storage import NOBODY, Storage
 from tests.study import study_functions as functions
 
 PARAMETERS = [
@@ -201,15 +199,15 @@ class TestSequential:
             ({"num_parallel": 0}, InputDataError, "`num_parallel` .* at least 1"),
             ({"max_attempts": 0}, InputDataError, "`max_attempts`"),
             ({"max_failures": 0}, InputDataError, "`max_failures`"),
-            ({"function": 3}, TypeError, "`function` to be callable, got 3"),
+            ({"function": 3}, InputDataError, "`function` to be callable, got 3"),
             (
                 {"function": lambda friction, load: 1.0},
-                TypeError,
+                InputDataError,
                 r"force=\.\.\.\), .* signature \(friction, load\): missing",
             ),
             (
                 {"function": functions.point},
-                TypeError,
+                InputDataError,
                 r"signature \(z\): missing a required argument: 'z'",
             ),
         ],
@@ -222,7 +220,9 @@ class TestSequential:
 
     def test_functions_of_points_take_one_argument(self):
         optimizer = make(domain=DOMAIN)
-        with pytest.raises(TypeError, match=r"callable as function\(z\), but .* force"):
+        with pytest.raises(
+            InputDataError, match=r"callable as function\(z\), but .* force"
+        ):
             optimizer.run(functions.press, 2, progress=False)
         assert len(optimizer.trials) == 0
         optimizer.run(min, 2, progress=False)  # which does not tell its signature
@@ -233,7 +233,9 @@ class TestSequential:
         optimizer = make()
         with (
             ProcessPoolExecutor(1) as executor,
-            pytest.raises(TypeError, match="in a module of its own, and import it"),
+            pytest.raises(
+                InputDataError, match="in a module of its own, and import it"
+            ),
         ):
             optimizer.run(lambda friction, force: 1.0, 2, executor, progress=False)
         assert len(optimizer.trials) == 0
@@ -259,8 +261,8 @@ class TestLostTrials:
     def test_a_trial_that_kills_every_time(self):
         optimizer = make()
         optimizer.ask_many(1, owner=NOBODY)
-        optimizer._storage.take_over(0, NOBODY, NOBODY)
-        optimizer._storage.take_over(0, NOBODY, NOBODY)
+        for _ in range(2):
+            optimizer.take_over(optimizer.trials[0], NOBODY)
         optimizer.run(functions.press, 2, progress=False)
         assert states(optimizer) == ["failed", "complete"]
         assert "started 3 times and never ended" in optimizer.trials[0].reason
@@ -268,7 +270,7 @@ class TestLostTrials:
     def test_somebody_else_was_faster(self, monkeypatch):
         optimizer = make()
         optimizer.ask_many(1, owner=NOBODY)
-        monkeypatch.setattr(optimizer._storage, "take_over", lambda *args: False)
+        monkeypatch.setattr(optimizer, "take_over", lambda *args: None)
         optimizer.run(functions.press, 2, progress=False)
         assert states(optimizer) == ["running", "complete"]
 

@@ -136,9 +136,9 @@ class TestParameterSpace:
             ({"friction": 0.1}, InputDataError, "friction, force, got friction"),
             ({}, InputDataError, "got none"),
             ([0.1], InputDataError, "2 values, for friction, force, got 1"),
-            ({"friction": "0.1", "force": 200}, TypeError, "number.*got '0.1'"),
-            ({"friction": True, "force": 200}, TypeError, "got True"),
-            (0.1, TypeError, "by name or in this order, got 0.1"),
+            ({"friction": "0.1", "force": 200}, InputDataError, "number.*got '0.1'"),
+            ({"friction": True, "force": 200}, InputDataError, "got True"),
+            (0.1, InputDataError, "by name or in this order, got 0.1"),
         ],
     )
     def test_bad_values(self, values, error, message):

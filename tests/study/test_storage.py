@@ -97,9 +97,9 @@ class TestTrials:
         assert not storage.take_over(0, "old", "newer")
         assert storage.take_over(1, None, "new")
         assert [(t.owner, t.attempts) for t in storage.trials()] == [("new", 2)] * 2
-        storage.set_owner(0, "")
+        storage.give_back(0)
         storage.finish(1, COMPLETE, value=0.0)
-        storage.set_owner(1, "ghost")
+        storage.give_back(1)
         assert [t.owner for t in storage.trials()] == ["", None]
         assert not storage.take_over(1, None, "new")
 

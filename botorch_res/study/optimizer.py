@@ -126,11 +126,11 @@ class RobustOptimizer:
         """
         self.space = _as_space(domain)
         if not isinstance(maximize, bool):
-            raise TypeError(f"Expected `maximize` to be a bool, got {maximize!r}.")
+            raise InputDataError(f"Expected `maximize` to be a bool, got {maximize!r}.")
         self.maximize = maximize
         check_settings(seed, num_initial, noise, gamma)
         if model is not None and not callable(model):
-            raise TypeError(f"Expected `model` to be callable, got {model!r}.")
+            raise InputDataError(f"Expected `model` to be callable, got {model!r}.")
         defaults: dict[str, Any] = {
             "strategy": DEFAULT_STRATEGY,
             "strategy_options": {},
@@ -239,6 +239,28 @@ class RobustOptimizer:
                 stored = self._storage.trials()
                 return [self._named(t) for t in stored if first <= t.number < first + n]
 
+    def take_over(self, trial: Trial, owner: str) -> Trial | None:
+        """Take over a running trial whose owner is gone, to evaluate it again.
+
+        Args:
+            trial: The trial as it was read.
+            owner: Which process evaluates it now.
+
+        Returns:
+            The trial with its new owner; ``None`` if another process was faster.
+        """
+        if not self._storage.take_over(trial.number, trial.owner, owner):
+            return None
+        return replace(trial, owner=owner, attempts=trial.attempts + 1)
+
+    def give_back(self, trial: Trial) -> None:
+        """Let other processes take over a trial, if it is still running.
+
+        Args:
+            trial: The trial.
+        """
+        self._storage.give_back(trial.number)
+
     def tell(
         self, trial: Trial | int, value: float, noise: float | None = None
     ) -> Trial:
@@ -270,7 +292,7 @@ class RobustOptimizer:
             The failed trial.
         """
         if not isinstance(reason, str):
-            raise TypeError(f"Expected `reason` to be a text, got {reason!r}.")
+            raise InputDataError(f"Expected `reason` to be a text, got {reason!r}.")
         number, point = trial_number(trial)
         found = self._storage.finish(number, FAILED, reason=reason, point=point)
         return self._named(found)
@@ -498,7 +520,7 @@ def _as_space(
         return ParameterSpace.from_domain(domain)
     if isinstance(domain, Sequence) and all(isinstance(p, Parameter) for p in domain):
         return ParameterSpace(domain)
-    raise TypeError(
+    raise InputDataError(
         "Expected `domain` to be a RobustDomain, a ParameterSpace or a list of "
         f"parameters (Range, Integer, Choice), got {domain!r}."
     )

@@ -12,10 +12,9 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
-from botorch_res import RobustDomain
+from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.acquisition.robust_entropy_search import TARGETS
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
-from botorch_res.optimizer import RobustOptimizer
 from botorch_res.strategies import RobustEntropySearchStrategy, Strategy, base
 from botorch_res.study.parameters import Choice, Integer, Range
 from botorch_res.study.space import ParameterSpace
@@ -384,13 +383,13 @@ class TestBadValues:
             (math.nan, InputDataError, r"finite, got nan. .*use `fail\(trial, reason"),
             (math.inf, InputDataError, "finite, got inf"),
             (-1e101, InputDataError, r"at most 1e\+100 .*Use another unit"),
-            ("3.0", TypeError, r"a number, got '3\.0'"),
-            (None, TypeError, "a number, got None"),
-            (True, TypeError, "a number, got True"),
-            (1j, TypeError, "a number"),
-            ([1.0], TypeError, r"a number, got \[1\.0\]"),
-            (torch.zeros(2), TypeError, "one number, got 2 of them"),
-            (np.zeros((2, 2)), TypeError, "one number, got 4 of them"),
+            ("3.0", InputDataError, r"a number, got '3\.0'"),
+            (None, InputDataError, "a number, got None"),
+            (True, InputDataError, "a number, got True"),
+            (1j, InputDataError, "a number"),
+            ([1.0], InputDataError, r"a number, got \[1\.0\]"),
+            (torch.zeros(2), InputDataError, "one number, got 2 of them"),
+            (np.zeros((2, 2)), InputDataError, "one number, got 4 of them"),
         ],
     )
     def test_values(self, optimizer, value, error, message):
@@ -422,7 +421,9 @@ class TestBadValues:
         with pytest.raises(InputDataError, match=r"There is no trial 5"):
             optimizer.tell(5, 1.0)
         for wrong in ([trial], "0", 0.0, True, None):
-            with pytest.raises(TypeError, match="Expected a trial from `ask`"):
+            with pytest.raises(
+                InputDataError, match="Expected `trial` to be a trial from `ask`"
+            ):
                 optimizer.tell(wrong, 1.0)
         optimizer.tell(trial, 1.0)
         with pytest.raises(InputDataError, match=r"has the value 1\.0 already"):
@@ -431,7 +432,7 @@ class TestBadValues:
             optimizer.fail(trial, "too late")
         assert optimizer.trials[0].value == 1.0
         other = optimizer.ask()
-        with pytest.raises(TypeError, match="`reason` to be a text, got 3"):
+        with pytest.raises(InputDataError, match="`reason` to be a text, got 3"):
             optimizer.fail(other, 3)
         optimizer.fail(other, "it broke")
         with pytest.raises(InputDataError, match=r"has failed already \(it broke\)"):
@@ -463,22 +464,22 @@ class TestBadValues:
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [
-            ({"maximize": 1}, TypeError, "`maximize` to be a bool, got 1"),
+            ({"maximize": 1}, InputDataError, "`maximize` to be a bool, got 1"),
             (
                 {"domain": "unit square"},
-                TypeError,
+                InputDataError,
                 "RobustDomain, .* got 'unit square'",
             ),
-            ({"domain": [1, 2]}, TypeError, r"got \[1, 2\]"),
+            ({"domain": [1, 2]}, InputDataError, r"got \[1, 2\]"),
             ({"seed": -1}, InputDataError, "`seed` .* a whole number from 0"),
             ({"num_initial": 0}, InputDataError, "`num_initial` .* got 0"),
             ({"gamma": 1.5}, InputDataError, "a probability from 0 to 1, got 1.5"),
             ({"gamma": "a"}, InputDataError, "a probability from 0 to 1, got 'a'"),
             ({"noise": -1}, InputDataError, "a standard deviation"),
-            ({"noise": "a"}, TypeError, "the noise, .* got 'a'. Leave it out if"),
+            ({"noise": "a"}, InputDataError, "the noise, .* got 'a'. Leave it out if"),
             ({"strategy": "magic"}, ValueError, "got 'magic'"),
             ({"strategy_options": {"magic": 1}}, TypeError, "argument 'magic'"),
-            ({"model": 3}, TypeError, "`model` to be callable, got 3"),
+            ({"model": 3}, InputDataError, "`model` to be callable, got 3"),
             ({"seed": True}, InputDataError, "`seed` .* got True"),
         ],
     )
