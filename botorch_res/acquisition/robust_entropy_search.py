@@ -7,7 +7,7 @@ function is the information that an observation at ``z = (x, theta)`` gives abou
     alpha(z) = 1/2 log(v(z) + s2) - 1/(2C) sum_c log(v_c(z) + s2),
 
 with the posterior variance ``v``, the noise ``s2``, and the variance ``v_c`` given what
-is known of the ``c``-th function drawn from the posterior. What that is, is the target:
+is known of the ``c``-th function drawn from the posterior: the target.
 
 - ``"characteristics"``, as in [Weichert2024robust]_: the functions ``h_c`` and ``g_c``
   and the value ``f*_c``. An observation is informative wherever it tells about any
@@ -69,11 +69,8 @@ from botorch.utils.transforms import (
 from torch import Tensor
 
 from botorch_res.acquisition.arguments import check_points, is_negating, match_domain
-from botorch_res.acquisition.truncation import (
-    tie_weights,
-    truncate_to_characteristics,
-    truncate_to_optimum,
-)
+from botorch_res.acquisition.targets import LocalWorstCases, Target, find_target
+from botorch_res.acquisition.truncation import tie_weights
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ConditionalGP, ExactGPView
@@ -87,11 +84,6 @@ from botorch_res.sampling import draw_fourier_samples
 EP_TOLERANCE = 1e-2
 # Relative to the prior variance: the error of a posterior covariance.
 PSEUDO_NOISE = 1e-8
-# What the information is about, and what it says about a candidate pair.
-TARGETS = {
-    "optimum": truncate_to_optimum,
-    "characteristics": truncate_to_characteristics,
-}
 # The gap between two worst cases, in prior standard deviations, below which both count.
 TIE_WIDTH = 0.01
 # Elements that the moments of one truncated pair take.
@@ -143,7 +135,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         maximize: bool = True,
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
-        target: str = "optimum",
+        target: str | Target = "optimum",
         num_features: int = 512,
         method: str = "matheron",
         effort: float = 1.0,
@@ -163,7 +155,8 @@ class qRobustEntropySearch(AcquisitionFunction):
                 negative weight turns the direction round.
             X_pending: ``m x d`` points that have been submitted for evaluation.
             target: What the information is about: the robust ``"optimum"`` or, as in
-                the paper, all robustness ``"characteristics"``.
+                the paper, all robustness ``"characteristics"``; or a ``Target`` of
+                your own.
             num_features: The number of Fourier features of a sample.
             method: How samples are drawn, ``"matheron"`` or ``"weight"``; see
                 ``draw_fourier_samples``.
@@ -181,13 +174,9 @@ class qRobustEntropySearch(AcquisitionFunction):
             >>> candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
         """
         super().__init__(model=model)
-        if target not in list(TARGETS):
-            raise InputDataError(
-                f"Expected a `target` among {', '.join(TARGETS)}, got {target!r}."
-            )
+        self.target = find_target(target)
         check_counts(max_elements=(max_elements, 1))
         check_effort(effort)
-        self.target = target
         negate = maximize != is_negating(posterior_transform)
         self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
@@ -312,8 +301,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self.robust_optimal_values.unsqueeze(-1)
-        truncate = TARGETS[self.target]
-        conditional = truncate(mean, covariance, optimal_value, worst_value)
+        conditional = self.target.at_candidate(
+            mean, covariance, optimal_value, worst_value
+        )
         return prior.clamp_min(0.0), conditional
 
     def _condition(self) -> None:
@@ -336,21 +326,28 @@ class qRobustEntropySearch(AcquisitionFunction):
         self._update_optima(torch.where(x_inside, worst_value, math.inf), partners)
         optimal = self.robust_optimal_values.unsqueeze(-1)
         # What lies outside of the domain obeys neither the worst case nor the optimum.
-        lower = torch.where(x_inside, optimal, -math.inf)
-        if self.target == "optimum":
-            upper = torch.full_like(lower, math.inf)
-            others, least, most = self._optimum_constraints(optimal)
-            partners = torch.cat([partners, others], dim=-2)
-            lower, upper = torch.cat([lower, least], -1), torch.cat([upper, most], -1)
-            partners = self.view.transform_inputs(partners)
+        intervals = [
+            self.target.at_worst_cases(
+                torch.where(x_inside, optimal, -math.inf), worst_value
+            )
+        ]
+        found = self.target.at_optimum(self._worst_cases_at_optima, optimal)
+        if found is not None:
+            partners = torch.cat([partners, found[0]], dim=-2)
+            intervals.append(found[1])
+        inside = self.domain.theta.contains(theta)
+        at_data = self.target.at_observations(
+            torch.where(inside, worst_value, math.inf)
+        )
+        partners = self.view.transform_inputs(partners)
+        if at_data is None:
             mean, covariance = process.joint_posterior(partners)
         else:
-            inside = self.domain.theta.contains(theta)
-            at_theta = torch.where(inside, worst_value, math.inf)
-            upper = torch.cat([at_theta, worst_value], dim=-1)
-            lower = torch.cat([torch.full_like(lower, -math.inf), lower], dim=-1)
-            partners = self.view.transform_inputs(partners)
+            intervals.insert(0, at_data)
             mean, covariance = process.site_posterior(partners)
+        lower, upper = (
+            torch.cat(bounds, dim=-1) for bounds in zip(*intervals, strict=True)
+        )
         # Of each model its own, which no other member of the batch changes.
         prior = self.view.prior_variance(partners).amax(dim=-1, keepdim=True)
         result = expectation_propagation(
@@ -383,30 +380,14 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.robust_optimal_values = torch.minimum(best, sampled)
         self.robust_optimizers = optimizers
 
-    def _optimum_constraints(self, optimal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What each sample's robust optimum says about the worst cases there.
-
-        The worst case at ``x*_c`` has the value ``f*_c``, and so have those that tie
-        with it, at most ``d_x + 1`` in all; others are not above.
-
-        Args:
-            optimal: ``C x model_batch_shape x 1`` optimal values ``f*_c``.
-
-        Returns:
-            ``C x model_batch_shape x (d_x + 1) x d`` points, and the lower and upper
-            bounds of the function there.
-        """
+    def _worst_cases_at_optima(self) -> LocalWorstCases:
+        """The local worst cases at each sample's robust optimum that can tie."""
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
         ranked = self.solver.ranked(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), ranked.theta).squeeze(-3)
-        points = points
+        prior = self.view.prior_variance(self.view.transform_inputs(points))
         value = ranked.value.squeeze(-2)
-        inputs = self.view.transform_inputs(points)
-        width = TIE_WIDTH * self.view.prior_variance(inputs).sqrt()
-        lower = torch.where(value > optimal - width, value, -math.inf)
-        # There may be fewer local worst cases.
-        upper = torch.where(value.isinf(), math.inf, optimal)
-        return points, torch.minimum(lower, upper), upper
+        return LocalWorstCases(points, value, TIE_WIDTH * prior.sqrt())
 
     def _worst_cases(
         self, points: Tensor, num_branches: int

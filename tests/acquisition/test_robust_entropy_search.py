@@ -118,7 +118,7 @@ def constraints(
     partners = acqf.domain.join(x, worst_theta[0])
     n, unbounded = len(x), torch.full((len(x),), torch.inf, **DOUBLE)
     points = torch.cat([X, z, partners])
-    if acqf.target == "characteristics":
+    if acqf.target.name == "characteristics":
         lower = torch.cat([-unbounded, optimum.expand(n)])
         upper = torch.cat([worst_value[0], worst_value[0]])
         # At a theta that nature cannot choose, data may exceed the worst case.

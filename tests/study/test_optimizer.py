@@ -13,7 +13,7 @@ from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
 from botorch_res import RobustDomain, RobustOptimizer
-from botorch_res.acquisition.robust_entropy_search import TARGETS
+from botorch_res.acquisition.targets import TARGETS
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.strategies import RobustEntropySearchStrategy, Strategy, base
 from botorch_res.study.parameters import Choice, Integer, Range
@@ -636,7 +636,7 @@ class TestModelCare:
         optimizer = RobustOptimizer(
             DOMAIN, maximize=False, strategy_options={"target": target}
         )
-        assert told(optimizer, 1).acquisition().target == target
+        assert told(optimizer, 1).acquisition().target.name == target
 
     def test_strategy_options(self, monkeypatch):
         class Fixed(Strategy):
