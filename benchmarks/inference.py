@@ -31,7 +31,7 @@ from botorch_res.inference.sweep import (
     project,
     transfer_precision,
 )
-from botorch_res.models import ConditionedGP, ExactGPView
+from botorch_res.models import ExactGPView, GPStage
 from tests.inference.interval_problems import (
     HARD_KINDS,
     Problem,
@@ -248,14 +248,14 @@ def accuracy() -> None:
         )
 
 
-def condition(view: ExactGPView, num_samples: int) -> ConditionedGP:
+def condition(view: ExactGPView, num_samples: int) -> GPStage:
     """The view with the sites of expectation propagation."""
     worst, problem = robust_problem(view, num_samples)
     result = expectation_propagation(*problem, pseudo_noise=1e-8)
     return view.with_sites(worst, result.site_precision, result.site_shift)
 
 
-def conditioned_model(model: SingleTaskGP, process: ConditionedGP) -> SingleTaskGP:
+def conditioned_model(model: SingleTaskGP, process: GPStage) -> SingleTaskGP:
     """BoTorch's way to the same posterior: a batch of models with the sites as data."""
     worst, problem = robust_problem(process.root, process.points.shape[0])
     result = expectation_propagation(*problem, pseudo_noise=1e-8)
@@ -299,7 +299,7 @@ def prediction() -> None:
         by_point = pairs.transpose(0, 1)
 
         def ours(
-            process: ConditionedGP = process, X: Tensor = X, partners: Tensor = partners
+            process: GPStage = process, X: Tensor = X, partners: Tensor = partners
         ) -> Tensor:
             return process.pair_posterior(X, partners).covariance
 

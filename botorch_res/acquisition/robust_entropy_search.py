@@ -73,7 +73,7 @@ from botorch_res.acquisition.targets import LocalWorstCases, Target, find_target
 from botorch_res.acquisition.truncation import tie_weights
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
-from botorch_res.models import ConditionalGP, ExactGPView
+from botorch_res.models import ExactGPView, StagedGP
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.arguments import check_counts, check_effort
 from botorch_res.sampling import draw_fourier_samples
@@ -309,7 +309,7 @@ class qRobustEntropySearch(AcquisitionFunction):
     def _condition(self) -> None:
         """Condition each sample's process on its characteristics at the data."""
         members = self.view.batch_shape
-        process: ConditionalGP = self.view
+        process: StagedGP = self.view
         points = self.view.original_inputs
         if self.X_pending is not None:
             pending = self.X_pending.to(points)

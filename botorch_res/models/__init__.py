@@ -1,11 +1,5 @@
 """Gaussian processes: fitted models, diagnostics, and the exact-GP view of a model."""
 
-from botorch_res.models.conditional_gp import (
-    ConditionalGP,
-    ConditionedGP,
-    JointPosterior,
-    PairPosterior,
-)
 from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
 from botorch_res.models.exact_gp import ExactGPView
 from botorch_res.models.fitting import (
@@ -16,19 +10,25 @@ from botorch_res.models.fitting import (
     ModelFactory,
 )
 from botorch_res.models.scaled_gp import EnsembleGP
+from botorch_res.models.staged_gp import (
+    GPStage,
+    JointPosterior,
+    PairPosterior,
+    StagedGP,
+)
 
 __all__ = [
     "BayesianGP",
-    "ConditionalGP",
-    "ConditionedGP",
     "DefaultGP",
     "EnsembleGP",
     "ExactGPView",
     "FixedGP",
+    "GPStage",
     "JointPosterior",
     "LeaveOneOut",
     "MaximumLikelihoodGP",
     "ModelFactory",
     "PairPosterior",
+    "StagedGP",
     "leave_one_out",
 ]

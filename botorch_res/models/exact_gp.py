@@ -38,11 +38,11 @@ from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_res.models.conditional_gp import ConditionalGP, _Projection
+from botorch_res.models.staged_gp import StagedGP, _Projection
 from botorch_res.models.stationary_kernel import read_stationary_kernel
 
 
-class ExactGPView(ConditionalGP):
+class ExactGPView(StagedGP):
     """A frozen copy of what an exact single-output GP knows, in the model's space.
 
     The model itself is left in the mode and state in which it was found, and later

@@ -77,7 +77,7 @@ class _Projection(NamedTuple):
     whitened: list[list[Tensor]]
 
 
-class ConditionalGP(Module, ABC):
+class StagedGP(Module, ABC):
     """What all stages have in common: prediction, and adding the next stage."""
 
     @property
@@ -174,7 +174,7 @@ class ConditionalGP(Module, ABC):
             mean, covariance.unflatten(-1, (2, 2)), _repeat(previous, k)
         )
 
-    def with_observations(self, X: Tensor, Y: Tensor, noise: Tensor) -> ConditionedGP:
+    def with_observations(self, X: Tensor, Y: Tensor, noise: Tensor) -> GPStage:
         """Add observations at new points.
 
         Args:
@@ -190,7 +190,7 @@ class ConditionalGP(Module, ABC):
         _check_last_dimension("Y", Y, X.shape[-2])
         _check_last_dimension("noise", noise, X.shape[-2])
         known = sum(points.shape[-2] for points in self.point_sets)
-        return ConditionedGP(self, X, known, torch.ones_like(noise), noise, Y)
+        return GPStage(self, X, known, torch.ones_like(noise), noise, Y)
 
     def site_posterior(self, X: Tensor) -> JointPosterior:
         """Joint posterior at all known points followed by new ones.
@@ -205,7 +205,7 @@ class ConditionalGP(Module, ABC):
 
     def with_sites(
         self, X: Tensor, site_precision: Tensor, site_shift: Tensor
-    ) -> ConditionedGP:
+    ) -> GPStage:
         """Add one scalar Gaussian site at each new point, and at each known one.
 
         A site is the factor ``exp(-tau f^2 / 2 + nu f)``.
@@ -227,7 +227,7 @@ class ConditionalGP(Module, ABC):
         _check_last_dimension("site_shift", site_shift, total)
         scale = site_precision.sqrt()
         target = torch.where(scale > 0.0, site_shift / scale, 0.0)
-        return ConditionedGP(self, X, first, scale, torch.ones_like(scale), target)
+        return GPStage(self, X, first, scale, torch.ones_like(scale), target)
 
     def _mean(self, X: Tensor, whitened: list[list[Tensor]]) -> Tensor:
         """Posterior mean from the projection of the points."""
@@ -239,7 +239,7 @@ class ConditionalGP(Module, ABC):
         return mean
 
 
-class ConditionedGP(ConditionalGP):
+class GPStage(StagedGP):
     """A process with one more stage than its parent.
 
     Attributes:
@@ -256,7 +256,7 @@ class ConditionedGP(ConditionalGP):
 
     def __init__(
         self,
-        parent: ConditionalGP,
+        parent: StagedGP,
         X: Tensor,
         first: int,
         scale: Tensor,

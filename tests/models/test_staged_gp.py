@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res.inference import expectation_propagation
-from botorch_res.models import ConditionedGP, ExactGPView
+from botorch_res.models import ExactGPView, GPStage
 from tests.operation_count import OperationCount
 
 DOUBLE = {"dtype": torch.double}
@@ -266,7 +266,7 @@ def test_stages_pickle_and_move() -> None:
     )
     X = torch.rand(4, 2, **DOUBLE)
     restored = pickle.loads(pickle.dumps(gp))
-    assert isinstance(restored, ConditionedGP)
+    assert isinstance(restored, GPStage)
     assert restored.root is not view
     assert torch.equal(restored.variance(X), gp.variance(X))
     assert restored.to(torch.float32).variance(X.float()).dtype == torch.float32
