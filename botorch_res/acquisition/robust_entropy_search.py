@@ -74,9 +74,9 @@ from botorch_res.acquisition.truncation import tie_weights
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ExactGPView, StagedGP
-from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.optim import RobustOptimum, WorstCaseSolver, robust_optimum
 from botorch_res.optim.arguments import check_counts, check_effort
-from botorch_res.sampling import draw_fourier_samples
+from botorch_res.sampling import BatchFunction, draw_fourier_samples
 
 # Moves the acquisition function by less than 1e-4 nats in most places and, after a
 # hundred observations, by up to 1e-2 in the worst, where the error of expectation
@@ -141,6 +141,8 @@ class qRobustEntropySearch(AcquisitionFunction):
         effort: float = 1.0,
         max_elements: int = 2**22,
         seed: int | Sequence[int] | None = None,
+        samples: BatchFunction | None = None,
+        optima: RobustOptimum | None = None,
     ) -> None:
         r"""Draw function samples, find their robust optima and condition on them.
 
@@ -167,6 +169,10 @@ class qRobustEntropySearch(AcquisitionFunction):
                 than about so many elements is made.
             seed: Makes the samples reproducible. A batch of models may have one for
                 each, and then draws the samples of the single models.
+            samples: ``C x batch_shape`` functions to use instead of drawing them. They
+                are to be minimised over ``x`` and have the model's outcome units, as
+                the attribute ``samples`` of another instance has.
+            optima: The robust optima of these functions, if they are known.
 
         Example:
             >>> model = SingleTaskGP(train_X, train_Y)
@@ -181,23 +187,31 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
         self.domain = match_domain(domain, self.view)
-        self.samples = draw_fourier_samples(
-            self.view,
-            num_samples,
-            num_features=num_features,
-            method=method,
-            seed=seed,
-            domain=self.domain,
-        )
+        if samples is None:
+            samples = draw_fourier_samples(
+                self.view,
+                num_samples,
+                num_features=num_features,
+                method=method,
+                seed=seed,
+                domain=self.domain,
+            )
+        elif samples.sample_shape[1:] != self.view.batch_shape:
+            raise BotorchTensorDimensionError(
+                "Expected `samples` of shape C x batch_shape with the model's "
+                f"batch_shape {tuple(self.view.batch_shape)}, got "
+                f"{tuple(samples.sample_shape)}."
+            )
+        self.samples = samples
         self.effort = effort
         self.solver = WorstCaseSolver(self.samples, self.domain, effort)
-        with torch.no_grad():
+        if optima is None:
             # So many that the order of the columns does not matter.
             num_steps = 2 if self.domain.dim == 2 else 6
-            optimum = robust_optimum(self.solver, num_steps=num_steps)
+            optima = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
-            ("_sampled_optimizers", self.domain.join(optimum.x, optimum.theta)),
-            ("_sampled_values", optimum.value),
+            ("_sampled_optimizers", self.domain.join(optima.x, optima.theta)),
+            ("_sampled_values", optima.value),
             ("robust_optimizers", None),
             ("robust_optimal_values", None),
             ("ep_converged", None),

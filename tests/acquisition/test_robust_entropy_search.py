@@ -29,8 +29,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
+from botorch_res.acquisition.targets import Intervals, Target
 from botorch_res.optim import box_search, robust_optimum
 from botorch_res.optim.box_search import BoxSearch
+from botorch_res.sampling import draw_fourier_samples
 from tests.acquisition.jumps import largest_jump
 from tests.fake_device import on_fake_device
 from tests.inference.interval_problems import truncated_moments
@@ -1025,3 +1027,59 @@ class TestDevice:
                 acqf(X).sum().backward()
             counts.add(operations.count)
         assert len(counts) == 1
+
+
+class TestHandedIn:
+    def test_samples_and_optima(self, target):
+        """Known samples and optima give the same function as drawing them again."""
+        model, domain = make_model(t=5, seed=3), make_domain()
+        drawn = qRobustEntropySearch(model, domain, 4, target=target, seed=2)
+        z = random_points(6, seed=1)
+        again = qRobustEntropySearch(
+            model, domain, target=target, samples=drawn.samples
+        )
+        assert torch.equal(again(z), drawn(z))
+        optima = robust_optimum(drawn.solver, num_steps=2)
+        known = qRobustEntropySearch(
+            model, domain, target=target, samples=drawn.samples, optima=optima
+        )
+        assert torch.equal(known(z), drawn(z))
+        # What is handed in is used: a lower optimum leaves other information.
+        lower = optima._replace(value=optima.value - 1.0)
+        other = qRobustEntropySearch(
+            model, domain, target=target, samples=drawn.samples, optima=lower
+        )
+        assert not torch.allclose(other(z), drawn(z), atol=1e-3)
+        assert torch.equal(other.robust_optimal_values, lower.value)
+
+    def test_wrong_shape(self):
+        X = torch.stack([random_points(4, seed=s).squeeze(-2) for s in range(3)])
+        batched = SingleTaskGP(X, objective(X))
+        samples = draw_fourier_samples(batched, 2, seed=0)
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"batch_shape \(\), got \(2, 3\)"
+        ):
+            qRobustEntropySearch(
+                make_model(t=4, seed=1), make_domain(), samples=samples
+            )
+
+
+class Nothing(Target):
+    """A target that says nothing: no observation tells anything about it."""
+
+    name = "nothing"
+
+    def at_worst_cases(self, optimal_value, worst_value):
+        infinity = torch.full_like(worst_value, math.inf)
+        return Intervals(-infinity, infinity)
+
+    def at_candidate(self, mean, covariance, optimal_value, worst_value):
+        return covariance[..., 0, 0]
+
+
+def test_a_target_of_ones_own():
+    acqf = qRobustEntropySearch(
+        make_model(t=4, seed=1), make_domain(), target=Nothing(), seed=0
+    )
+    values = acqf(random_points(6, seed=1))
+    assert torch.allclose(values, torch.zeros_like(values), atol=1e-9)
