@@ -578,9 +578,9 @@ class TestTies:
 def test_effort(monkeypatch):
     efforts = []
 
-    def record(samples, domain, effort, **options):
-        efforts.append(effort)
-        return robust_optimum(samples, domain, effort, **options)
+    def record(solver, **options):
+        efforts.append(solver.effort)
+        return robust_optimum(solver, **options)
 
     monkeypatch.setattr(robust_entropy_search, "robust_optimum", record)
     options = {"model": make_model(5, 1), "domain": make_domain(), "seed": 0}

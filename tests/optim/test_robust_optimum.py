@@ -3,6 +3,7 @@ from copy import deepcopy
 
 import pytest
 import torch
+from botorch.exceptions.errors import InputDataError
 from botorch.models import SingleTaskGP
 from brute_force import maximum_over_theta, minimum_over_x
 from gpytorch.kernels import MaternKernel, RBFKernel
@@ -262,3 +263,17 @@ def test_single_precision():
     error = (single.double() - exact).abs()
     assert error.median() < 1e-3
     assert math.isfinite(error.max())
+
+
+@pytest.mark.parametrize(("x_dim", "theta_dim"), [(1, 1), (2, 1)])
+def test_a_solver_that_is_there(x_dim, theta_dim):
+    """Tables that are made for worst cases serve the optimum, too."""
+    samples, _ = random_samples(x_dim + theta_dim, 3)
+    domain = unit_domain(x_dim, theta_dim)
+    solver = WorstCaseSolver(samples, domain, effort=0.7)
+    for ours, theirs in zip(
+        robust_optimum(solver), robust_optimum(samples, domain, 0.7), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+    with pytest.raises(InputDataError, match="Expected no `domain` beside a Worst"):
+        robust_optimum(solver, domain)

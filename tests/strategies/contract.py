@@ -167,9 +167,9 @@ class InvariantStrategy:
         unit = RobustDomain(
             torch.tensor([[0.0] * 3, [1.0] * 3], **DOUBLE),
             [0],
-            theta_choices=(FINITE.theta_choices - RAW_BOUNDS[0, :1]) / width[:1],
+            theta_choices=(FINITE.theta.choices - RAW_BOUNDS[0, :1]) / width[:1],
         )
-        raw = RobustDomain(RAW_BOUNDS, [0], theta_choices=FINITE.theta_choices)
+        raw = RobustDomain(RAW_BOUNDS, [0], theta_choices=FINITE.theta.choices)
         first, second = (
             make_strategy(
                 name, domain, maximize=False, model_factory=MODEL, **QUICK.get(name, {})
