@@ -170,7 +170,8 @@ def test_discrete_choices_are_combined(model: SingleTaskGP) -> None:
 def test_has_the_options_of_the_class() -> None:
     options = inspect.signature(construct_inputs_qRES).parameters
     for name, parameter in inspect.signature(qRobustEntropySearch).parameters.items():
-        if name != "domain":
+        # Functions and their optima belong to a model that Ax has not made yet.
+        if name not in ("domain", "samples", "optima"):
             assert options[name].default == parameter.default
 
 
