@@ -25,6 +25,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +56,12 @@ def run_study(
     optimizer: RobustOptimizer,
     function: Callable[..., Any],
     budget: int,
-    executor: Executor | None = None,
+    executor: Executor | None,
     *,
-    num_parallel: int | None = None,
-    progress: bool | Callable[[RobustOptimizer], str] = True,
-    max_attempts: int = 3,
-    max_failures: int = 10,
+    num_parallel: int | None,
+    progress: bool | Callable[[RobustOptimizer], str],
+    max_attempts: int,
+    max_failures: int,
 ) -> None:
     """Evaluate trials until the study has as many as the budget allows.
 
@@ -90,25 +91,18 @@ def run_study(
         loop.run(budget, parallel, advance)
 
 
+@dataclass
 class _Loop:
     """The state of a running loop."""
 
-    def __init__(
-        self,
-        optimizer: RobustOptimizer,
-        function: Callable[..., Any],
-        executor: Executor,
-        max_attempts: int,
-        max_failures: int,
-    ) -> None:
-        self.optimizer = optimizer
-        self.function = function
-        self.executor = executor
-        self.max_attempts = max_attempts
-        self.max_failures = max_failures
-        self.owner = process_identity()
-        self.under_way: dict[Future[Any], Trial] = {}
-        self.failures = 0
+    optimizer: RobustOptimizer
+    function: Callable[..., Any]
+    executor: Executor
+    max_attempts: int
+    max_failures: int
+    owner: str = field(default_factory=lambda: process_identity())
+    under_way: dict[Future[Any], Trial] = field(default_factory=dict)
+    failures: int = 0
 
     def run(self, budget: int, parallel: int, advance: Callable[[], None]) -> None:
         """Keep ``parallel`` evaluations under way until the budget is spent."""
@@ -347,7 +341,7 @@ def _lives(owner: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # Somebody else's process.
         return True
     return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -44,9 +44,6 @@ class TrialTable(Sequence[Trial]):
     def __len__(self) -> int:
         return len(self._trials)
 
-    def __iter__(self) -> Iterator[Trial]:
-        return iter(self._trials)
-
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
@@ -54,11 +51,8 @@ class TrialTable(Sequence[Trial]):
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary for each trial, with the table's columns as keys."""
-        table = []
-        for trial in self._trials:
-            content = {name: getattr(trial, name) for name in OTHER_COLUMNS}
-            table.append({**content, **(trial.parameters or {})})
-        return [{name: row[name] for name in self.columns} for row in table]
+        contents = [vars(trial) | dict(trial.parameters or {}) for trial in self]
+        return [{name: row[name] for name in self.columns} for row in contents]
 
     def to_csv(self, path: str | Path) -> None:
         """Write the table to a CSV file.

@@ -274,6 +274,17 @@ class TestLostTrials:
         optimizer.run(functions.press, 2, progress=False)
         assert states(optimizer) == ["running", "complete"]
 
+    def test_a_trial_is_taken_over_once(self):
+        optimizer = make()
+        (trial,) = optimizer.ask_many(1, owner=NOBODY)
+        taken = optimizer.take_over(trial, "first")
+        assert taken == optimizer.trials[0]
+        assert (taken.owner, taken.attempts) == ("first", 2)
+        assert optimizer.take_over(trial, "second") is None
+        assert optimizer.trials[0] == taken
+        optimizer.give_back(taken)
+        assert optimizer.trials[0].owner == NOBODY
+
     def test_without_proc(self, monkeypatch):
         """Where the system says nothing about processes but their numbers."""
         monkeypatch.setattr(running, "_boot_identity", lambda: "")
