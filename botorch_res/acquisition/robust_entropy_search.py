@@ -205,6 +205,11 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.samples = samples
         self.effort = effort
         self.solver = WorstCaseSolver(self.samples, self.domain, effort)
+        if optima is not None and optima.value.shape != self.samples.sample_shape:
+            raise BotorchTensorDimensionError(
+                "Expected `optima` with a value for each of the `samples`, shape "
+                f"{tuple(self.samples.sample_shape)}, got {tuple(optima.value.shape)}."
+            )
         if optima is None:
             # So many that the order of the columns does not matter.
             num_steps = 2 if self.domain.dim == 2 else 6

@@ -1044,6 +1044,15 @@ class TestHandedIn:
             model, domain, target=target, samples=drawn.samples, optima=optima
         )
         assert torch.equal(known(z), drawn(z))
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"shape \(4,\), got \(3,\)"
+        ):
+            qRobustEntropySearch(
+                model,
+                domain,
+                samples=drawn.samples,
+                optima=optima._replace(value=optima.value[:3]),
+            )
         # What is handed in is used: a lower optimum leaves other information.
         lower = optima._replace(value=optima.value - 1.0)
         other = qRobustEntropySearch(

@@ -770,12 +770,3 @@ class TestTable:
         monkeypatch.setitem(__import__("sys").modules, "pandas", None)
         with pytest.raises(ImportError, match="pip install pandas"):
             optimizer.trials.to_pandas()
-
-
-def test_only_one_process_takes_a_trial_over():
-    optimizer = RobustOptimizer(DOMAIN, maximize=False, seed=0, strategy="random")
-    trial = optimizer.ask_many(1, owner="gone")[0]
-    taken = optimizer.take_over(trial, "first")
-    assert (taken.owner, taken.attempts) == ("first", trial.attempts + 1)
-    assert optimizer.take_over(trial, "second") is None
-    assert optimizer.trials[0].owner == "first"
