@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -52,7 +50,6 @@ def column(values: tuple[float, ...], like: Tensor) -> Tensor:
     return constants(values, like).view(-1, *(1,) * like.dim())
 
 
-@cache
 def gauss_legendre(num_nodes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The Gauss-Legendre rule on the unit interval.
 
@@ -83,7 +80,6 @@ def horner(coefficients: Tensor, x: Tensor) -> Tensor:
     return value
 
 
-@cache
 def transplanted_gauss_legendre(
     num_nodes: int,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:

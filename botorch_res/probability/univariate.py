@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from botorch_res.checks import check_bounds, check_finite, require
 from botorch_res.probability.interval import StandardInterval
 from botorch_res.probability.lower_bound import VarianceAbove
 from botorch_res.probability.precision import widen
-from botorch_res.probability.validation import check_interval
 
 # Bounds, and bounds in standard deviations, are held within these, so that squares and
 # their products with derivatives stay finite; the probability beyond is zero anyway.
@@ -76,7 +76,9 @@ def truncated_normal_moments(
         >>> moments.mean, moments.variance
     """
     if validate_args:
-        check_interval(mean, variance, lower, upper)
+        check_finite(mean=mean, variance=variance)
+        require(variance >= 0.0, "`variance` to be at least 0", variance)
+        check_bounds(lower, upper)
     dtype = mean.dtype
     mean, variance, lower, upper = (
         widen(argument) for argument in (mean, variance, lower, upper)
@@ -85,8 +87,7 @@ def truncated_normal_moments(
     sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()
     lower = lower.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     upper = upper.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
-    left = ((lower - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
-    right = ((upper - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
+    left, right = in_sigmas(lower - mean, sigma), in_sigmas(upper - mean, sigma)
     width = ((upper - lower) / sigma).clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH
     # Reflected where the interval lies mostly to the left.
     near, width = torch.broadcast_tensors(torch.maximum(left, -right), width)
@@ -122,17 +123,30 @@ def remaining_variance(mean: Tensor, variance: Tensor, lower: Tensor) -> Tensor:
     mean, variance, lower = (widen(argument) for argument in (mean, variance, lower))
     sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()
     lower = lower.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
-    bound = ((lower - mean) / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
+    bound = in_sigmas(lower - mean, sigma)
     share: Tensor = VarianceAbove.apply(bound)  # type: ignore[no-untyped-call]
     return share.to(dtype)
 
 
-def hold_within(mean: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def in_sigmas(distance: Tensor, sigma: Tensor) -> Tensor:
+    """A distance in standard deviations, held where its square stays finite.
+
+    Args:
+        distance: The distance.
+        sigma: The standard deviation.
+
+    Returns:
+        Their ratio.
+    """
+    return (distance / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
+
+
+def hold_within(mean: Tensor, lower: Tensor | None, upper: Tensor) -> Tensor:
     """Hold a mean within its bounds, which rounding may carry it past.
 
     Args:
         mean: The mean.
-        lower: The lower bound.
+        lower: The lower bound, if there is one.
         upper: The upper bound.
 
     Returns:

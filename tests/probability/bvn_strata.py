@@ -1,4 +1,7 @@
-"""Random truncated bivariate normals of eight kinds, from benign to nasty."""
+"""Random truncated bivariate normals of eight kinds, from benign to nasty.
+
+The first variable has an upper bound only.
+"""
 
 import numpy as np
 
@@ -66,6 +69,10 @@ def draw(
         bound = mean[1] + sigma[1] * rng.uniform(-4.0, 4.0)
         upper = np.array([bound, bound])
         lower = np.array([-np.inf, bound - sigma[1] * 10.0 ** rng.uniform(-7.0, 1.0)])
+    # The first variable has an upper bound only: one of its two bounds, tails and all.
+    if np.isfinite(lower[0]) and (np.isinf(upper[0]) or rng.random() < 0.5):
+        upper[0] = lower[0]
+    lower[0] = -np.inf
     cross = rho * sigma.prod()
     covariance = np.array([[sigma[0] ** 2, cross], [cross, sigma[1] ** 2]])
     return mean, covariance, lower, upper

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.limits import at_least, check_number, check_numbers
+from botorch_res.checks import at_least, check_number, check_numbers
 
 
 @dataclass

@@ -1,0 +1,191 @@
+"""Checks of what users pass in, and the one form of the errors that they raise.
+
+Every error says which argument is wrong, what was expected and what came instead:
+"Expected `name` to be ..., got ...".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import field, fields
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from torch import Tensor
+
+
+def at_least(least: float, default: float | None) -> Any:
+    """A field of a dataclass that ``check_numbers`` checks.
+
+    Args:
+        least: The least value that makes sense. Where it is an ``int``, the field is a
+            whole number.
+        default: The field's default. Where it is ``None``, the field may be.
+
+    Returns:
+        The field.
+    """
+    return field(default=default, metadata={"least": least})
+
+
+def check_numbers(options: Any) -> None:
+    """Raise unless all fields declared with ``at_least`` are large enough.
+
+    Args:
+        options: An instance of a dataclass.
+    """
+    for option in fields(options):
+        if "least" in option.metadata:
+            value = getattr(options, option.name)
+            if value is not None or option.default is not None:
+                check_number(option.name, value, option.metadata["least"])
+
+
+def check_number(name: str, value: Any, least: Any) -> None:
+    """Raise unless a number is finite and large enough.
+
+    Args:
+        name: The argument's name.
+        value: Its value.
+        least: The least value that makes sense. Where it is an ``int``, only whole
+            numbers do.
+    """
+    kind, text = (
+        (Integral, "whole") if isinstance(least, Integral) else (Real, "finite")
+    )
+    # Python counts truth values among the whole numbers.
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not least <= value < math.inf:
+        raise InputDataError(
+            f"Expected `{name}` to be a {text} number of at least {least}, got "
+            f"{value!r}."
+        )
+
+
+def check_seed(seed: Any, optional: bool = True) -> None:
+    """Raise unless a seed is a whole number that every generator takes.
+
+    Args:
+        seed: The seed.
+        optional: Whether it may be ``None``.
+    """
+    if optional and seed is None:
+        return
+    is_whole = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if not is_whole or not 0 <= seed < 2**63:
+        expected = "None or a whole number" if optional else "a whole number"
+        raise InputDataError(
+            f"Expected `seed` to be {expected} from 0 to 2**63 - 1, got {seed!r}."
+        )
+
+
+def check_type(name: str, value: Any, kind: type) -> None:
+    """Raise unless an argument is of a class.
+
+    Args:
+        name: The argument's name.
+        value: Its value.
+        kind: The class.
+    """
+    if not isinstance(value, kind):
+        raise InputDataError(
+            f"Expected `{name}` to be a {kind.__name__}, got {type(value).__name__}."
+        )
+
+
+def check_points(name: str, points: Any, dim: int, leading: str) -> None:
+    """Raise unless an argument is a tensor of points.
+
+    Args:
+        name: The argument's name.
+        points: Its value.
+        dim: The number of columns.
+        leading: The shape before the columns: ``"m"``, or with any batch dimensions.
+    """
+    check_type(name, points, Tensor)
+    if points.shape[-1:] != (dim,) or (leading == "m" and points.ndim != 2):
+        raise BotorchTensorDimensionError(
+            f"Expected `{name}` of shape {leading} x {dim}, got shape "
+            f"{tuple(points.shape)}."
+        )
+
+
+def check_like(name: str, value: Tensor, bounds: Tensor) -> None:
+    """Raise unless a tensor has the dtype and is on the device of a domain's bounds.
+
+    Args:
+        name: The argument's name.
+        value: Its value.
+        bounds: The bounds.
+    """
+    if (value.dtype, value.device) != (bounds.dtype, bounds.device):
+        raise InputDataError(
+            f"Expected `{name}` of the dtype and device of `bounds`, {bounds.dtype} on "
+            f"{bounds.device}, got {value.dtype} on {value.device}."
+        )
+
+
+def try_out(name: str, function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
+    """Raise unless a function accepts points of a domain.
+
+    Args:
+        name: The argument's name.
+        function: The function.
+        point: A point of the domain, in the shape that the function expects.
+
+    Returns:
+        The value.
+    """
+    try:
+        with torch.no_grad():
+            return function(point)
+    except (RuntimeError, BotorchTensorDimensionError) as error:
+        raise BotorchTensorDimensionError(
+            f"Expected `{name}` to accept points of the `domain`, with as many "
+            f"columns, of its dtype and on its device, but it fails at one of shape "
+            f"{tuple(point.shape)}, {point.dtype}, on {point.device}: {error}"
+        ) from error
+
+
+def check_finite(**arguments: Tensor) -> None:
+    """Raise unless all elements of tensors are finite.
+
+    Args:
+        **arguments: The tensors.
+    """
+    for name, value in arguments.items():
+        require(value.isfinite(), f"`{name}` to be finite", value)
+
+
+def check_bounds(lower: Tensor, upper: Tensor) -> None:
+    """Raise unless bounds are numbers, in the right order.
+
+    Args:
+        lower: The lower bounds.
+        upper: The upper bounds.
+    """
+    for name, value in (("lower", lower), ("upper", upper)):
+        require(value.isnan().logical_not(), f"`{name}` to be a number", value)
+    lower, upper = torch.broadcast_tensors(lower, upper)
+    require(lower <= upper, "`lower` to be at most `upper`", lower, upper)
+
+
+def require(fulfilled: Tensor, expectation: str, *values: Tensor) -> None:
+    """Raise an error that quotes the first values for which something is not so.
+
+    Args:
+        fulfilled: Where all is well.
+        expectation: What is expected.
+        *values: The tensors to quote, of the shape of ``fulfilled``.
+    """
+    if not fulfilled.all():
+        wrong = fulfilled.logical_not()
+        index = tuple(wrong.nonzero()[0].tolist())
+        got = " and ".join(str(value[index].item()) for value in values)
+        raise InputDataError(
+            f"Expected {expectation}, got {got} at index {index} "
+            f"({int(wrong.sum())} of {wrong.numel()} elements are wrong)."
+        )
