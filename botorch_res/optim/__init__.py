@@ -1,13 +1,17 @@
 """Worst cases, robust optima, and the optimisation of acquisition functions."""
 
-from botorch_res.optim.optimize_acqf import (
-    gen_robust_initial_conditions,
+from botorch_res.optim.acquisition.optimize_acqf import (
+    optimize_replicates,
     optimize_robust_acqf,
 )
-from botorch_res.optim.optimize_replicates import optimize_replicates
-from botorch_res.optim.recommend import mean_function, recommend_robust_optimum
-from botorch_res.optim.robust_optimum import RobustOptimum, robust_optimum
-from botorch_res.optim.worst_case import WorstCase, WorstCaseSolver, worst_case
+from botorch_res.optim.acquisition.starts import gen_robust_initial_conditions
+from botorch_res.optim.robust_optima.recommend import (
+    mean_function,
+    recommend_robust_optimum,
+)
+from botorch_res.optim.robust_optima.robust_optimum import RobustOptimum, robust_optimum
+from botorch_res.optim.worst_cases.solver import WorstCaseSolver, worst_case
+from botorch_res.optim.worst_cases.theta_search import WorstCase
 
 __all__ = [
     "RobustOptimum",

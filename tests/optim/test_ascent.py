@@ -3,7 +3,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res.optim.ascent import advance, begin
+from botorch_res.optim.acquisition.ascent import advance, begin
+from botorch_res.optim.tuples import select
 
 DOUBLE = {"dtype": torch.double}
 
@@ -99,7 +100,7 @@ def test_rounds_can_be_split_and_problems_given_up():
     state = begin(function, starts, movable)
     state = advance(function, state, movable, 3, finish=False)
     index = torch.tensor([4, 1])
-    state = advance(function, state.select(index), movable, 5, finish=False)
+    state = advance(function, select(state, index, dim=0), movable, 5, finish=False)
     points, values = climb(function, starts[index], rounds=8)
     assert torch.allclose(state.points, points, atol=1e-12)
     assert torch.allclose(state.values, values, atol=1e-12)

@@ -1,6 +1,7 @@
 import torch
 
-from botorch_res.optim.climb import aim, climb
+from botorch_res.optim.tuples import select
+from botorch_res.optim.worst_cases.newton import aim, climb
 from botorch_res.sampling import Derivatives
 
 
@@ -39,7 +40,7 @@ def test_climbers_reach_maxima_and_never_go_down():
 def test_select():
     climbers = run(torch.rand(3, 4, 2, dtype=torch.double), 1)
     index = torch.tensor([[2], [0], [3]])
-    best = climbers.select(index)
+    best = select(climbers, index)
     for whole, part in zip(climbers, best, strict=True):
         expected = torch.stack([whole[i, j] for i, j in enumerate((2, 0, 3))])
         assert torch.equal(part.squeeze(1), expected)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from botorch_res.optim.interpolation import GridInterpolation
-from botorch_res.optim.product_grid import ProductGrid
+from botorch_res.optim.worst_cases.interpolation import GridInterpolation
+from botorch_res.optim.worst_cases.product_grid import ProductGrid
 
 DOUBLE = {"dtype": torch.double}
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from botorch_res.optim.minimax import minimize_maximum
+from botorch_res.optim.robust_optima.minimax import minimize_maximum
 
 
 def largest(value, gradient, hessian, u):

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from botorch_res.optim.newton import box_newton_step, solve_modified
+from botorch_res.optim.worst_cases.newton import box_newton_step, solve_modified
 
 
 def random_definite(n, dim, generator):

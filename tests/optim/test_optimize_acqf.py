@@ -18,7 +18,7 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from botorch_res import RobustDomain, qRobustEntropySearch
-from botorch_res.optim.optimize_acqf import (
+from botorch_res.optim import (
     gen_robust_initial_conditions,
     optimize_robust_acqf,
 )
@@ -210,7 +210,7 @@ class TestInitialConditions:
             gen_robust_initial_conditions(
                 Bumps(), bounds, domain=make_domain("box"), **sizes
             )
-        with pytest.raises(InputDataError, match=r"a RobustDomain, .* got NoneType"):
+        with pytest.raises(InputDataError, match=r"a RobustDomain, got NoneType"):
             gen_robust_initial_conditions(Bumps(), BOUNDS, **sizes)
 
     def test_constraints_are_refused(self):
@@ -250,7 +250,7 @@ class TestBadArguments:
         function, domain = Bumps(), make_domain("box")
         with pytest.raises(InputDataError, match="AcquisitionFunction, got Robust"):
             optimize_robust_acqf(domain, function)
-        with pytest.raises(InputDataError, match=r"a RobustDomain, .* got Tensor"):
+        with pytest.raises(InputDataError, match=r"a RobustDomain, got Tensor"):
             optimize_robust_acqf(function, BOUNDS)
         for seed in (0.5, "a"):
             with pytest.raises(InputDataError, match=f"`seed` .* got {seed!r}"):

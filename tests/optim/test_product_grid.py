@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from botorch_res.optim.product_grid import ProductGrid, grid_counts
+from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
 
 LIKE = torch.zeros((), dtype=torch.double)
 
@@ -49,18 +49,18 @@ def test_peaks_of_quadratics_are_exact(dim):
     matrix = 0.2 * root @ root.mT + torch.eye(dim, dtype=torch.double)
     u = grid.points - top
     values = 3.0 - (u * (u @ matrix)).sum(-1)
-    peaks = grid.peaks(values, 1)
-    torch.testing.assert_close(peaks.theta[0], top)
-    torch.testing.assert_close(peaks.value, torch.tensor([3.0], dtype=torch.double))
+    theta, value = grid.peaks(values, 1)
+    torch.testing.assert_close(theta[0], top)
+    torch.testing.assert_close(value, torch.tensor([3.0], dtype=torch.double))
 
 
 def test_peaks_at_the_edges_and_their_order():
     grid = ProductGrid([9], LIKE)
     t = grid.points.squeeze(-1)
     values = (t - 0.45).square()  # convex: a maximum at either end
-    peaks = grid.peaks(values, 2)
-    assert peaks.theta.flatten().tolist() == [1.0, 0.0]
-    torch.testing.assert_close(peaks.value, values[[8, 0]])
+    theta, value = grid.peaks(values, 2)
+    assert theta.flatten().tolist() == [1.0, 0.0]
+    torch.testing.assert_close(value, values[[8, 0]])
 
 
 def test_margin_surrounds_the_cube():

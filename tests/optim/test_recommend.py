@@ -11,7 +11,7 @@ from botorch.models.transforms import Normalize
 from torch import Tensor
 
 from botorch_res import RobustDomain
-from botorch_res.optim.recommend import recommend_robust_optimum
+from botorch_res.optim import recommend_robust_optimum
 
 BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], dtype=torch.double)
 
@@ -100,7 +100,7 @@ def test_models_and_domains_that_do_not_fit():
         ):
             recommend_robust_optimum(fitted, wide)
     domain = RobustDomain(BOUNDS, [1])
-    with pytest.raises(InputDataError, match=r"a RobustDomain, .* got Tensor"):
+    with pytest.raises(InputDataError, match=r"a RobustDomain, got Tensor"):
         recommend_robust_optimum(model, BOUNDS)
     with pytest.raises(UnsupportedError, match="got SingleTaskGP of 2 outputs"):
         recommend_robust_optimum(two, domain)

@@ -11,8 +11,8 @@ from test_worst_case import random_samples, unit_domain
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
-from botorch_res.optim.robust_optimum import _candidates, _screen
-from botorch_res.sampling import draw_fourier_samples, function, posterior_mean
+from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen
+from botorch_res.sampling import draw_fourier_samples, memory, posterior_mean
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_four_kinds_of_domain(monkeypatch):
         if xs is not None:
             assert torch.isin(optimum.x, xs).all()
             with monkeypatch.context() as patch:
-                patch.setattr(function, "MAX_ELEMENTS", 1000)
+                patch.setattr(memory, "MAX_ELEMENTS", 1000)
                 chunked = robust_optimum(samples, domain)
             torch.testing.assert_close(chunked.value, optimum.value)
 
@@ -275,5 +275,7 @@ def test_a_solver_that_is_there(x_dim, theta_dim):
         robust_optimum(solver), robust_optimum(samples, domain, 0.7), strict=True
     ):
         assert torch.equal(ours, theirs)
-    with pytest.raises(InputDataError, match="Expected no `domain` beside a Worst"):
+    with pytest.raises(
+        InputDataError, match="Expected no `domain` and no `effort` beside"
+    ):
         robust_optimum(solver, domain)

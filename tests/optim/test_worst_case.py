@@ -11,11 +11,11 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, worst_case
-from botorch_res.optim.box_search import BoxSearch
+from botorch_res.optim.worst_cases.box_search import BoxSearch
 from botorch_res.sampling import (
     BatchFunction,
     draw_fourier_samples,
-    function,
+    memory,
     posterior_mean,
 )
 
@@ -108,7 +108,7 @@ def test_chunks_do_not_change_the_result(monkeypatch):
     domain = unit_domain(1, 1)
     x = domain.x.sample(9, seed=0)
     whole = worst_case(samples, x, domain)
-    monkeypatch.setattr(function, "MAX_ELEMENTS", 500)
+    monkeypatch.setattr(memory, "MAX_ELEMENTS", 500)
     parts = worst_case(samples, x, domain)
     torch.testing.assert_close(parts.value, whole.value)
     torch.testing.assert_close(parts.theta, whole.theta, rtol=0.0, atol=1e-6)
@@ -365,11 +365,11 @@ def test_runners_up_are_local_maxima():
     for seed in range(6):
         samples, _ = random_samples(2, seed)
         x = domain.x.sample(8, seed=seed)
-        ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
+        ranked, depth = WorstCaseSolver(samples, domain).ranked(x, 3)
         assert (ranked.value[..., :-1] >= ranked.value[..., 1:]).all()
         values = samples(domain.join(x.unsqueeze(-2), line).flatten(0, 1))
         values = values.unflatten(-1, (8, -1))
-        deep.append(depth_by_the_line(ranked, values, line) - ranked.depth)
+        deep.append(depth_by_the_line(ranked, values, line) - depth)
         padded = torch.nn.functional.pad(values, (1, 1), value=-torch.inf)
         middle = padded[..., 1:-1]
         highest = (middle >= padded[..., :-2]) & (middle >= padded[..., 2:])
@@ -397,7 +397,7 @@ def test_runners_up_of_two_thetas_are_stationary(nu, seed):
     samples, _ = random_samples(3, seed, nu)
     solver = WorstCaseSolver(samples, domain)
     x = domain.x.sample(64, seed=seed)
-    ranked = solver.ranked(x, 2)
+    ranked, _ = solver.ranked(x, 2)
     points = domain.join(x.unsqueeze(-2), ranked.theta).flatten(-3, -2)
     points.requires_grad_()
     (slope,) = torch.autograd.grad(samples(points).sum(), points)
@@ -418,21 +418,23 @@ def test_gradient_of_the_depth(nu):
     samples, _ = random_samples(3, 5, nu)
     solver = WorstCaseSolver(samples, domain)
     x = (0.1 + 0.8 * domain.x.sample(16, seed=0)).requires_grad_()
-    middle = solver.ranked(x, 3)
+    middle, depth = solver.ranked(x, 3)
+    valley = solver._rank(x.detach(), 3)[-1]
     # The function at the lowest point is that much below the maximum.
-    points = domain.join(x.unsqueeze(-2), middle.valley).flatten(-3, -2)
-    lowest = samples(points).unflatten(-1, middle.valley.shape[-3:-1])
-    value, depth = middle.value[..., 1:], middle.depth[..., 1:]
+    points = domain.join(x.unsqueeze(-2), valley).flatten(-3, -2)
+    lowest = samples(points).unflatten(-1, valley.shape[-3:-1])
+    value, depth = middle.value[..., 1:], depth[..., 1:]
     there = (depth > 0.0) & value.isfinite()
     torch.testing.assert_close((value - lowest)[there], depth[there])
     step, slopes = 1e-6, []
     for move in step * torch.eye(2, dtype=torch.double):
-        with torch.no_grad():
-            right, left = solver.ranked(x + move, 3), solver.ranked(x - move, 3)
-        slopes.append((right.depth - left.depth)[..., 1:] / (2.0 * step))
-        for side in (right, left):
-            there &= (side.valley == middle.valley).all(dim=-1)
+        depths = []
+        for at in (x.detach() + move, x.detach() - move):
+            side, other = solver.ranked(at, 3)
+            depths.append(other[..., 1:])
+            there &= (solver._rank(at, 3)[-1] == valley).all(dim=-1)
             there &= ((side.theta - middle.theta)[..., 1:, :].abs() < 1e-3).all(dim=-1)
+        slopes.append((depths[0] - depths[1]) / (2.0 * step))
     expected = torch.stack(slopes, dim=-1)
     assert (there.sum(dim=(0, 1)) > 20).all()
     for c, k in itertools.product(range(len(depth)), range(2)):
@@ -448,8 +450,8 @@ def test_more_runners_up_than_the_grid_has_points(nu):
     samples, _ = random_samples(7, 1, nu)
     domain = unit_domain(6, 1)
     x = domain.x.sample(5, seed=0)
-    few = WorstCaseSolver(samples, domain).ranked(x, 2)
-    many = WorstCaseSolver(samples, domain).ranked(x, 30)
+    few, _ = WorstCaseSolver(samples, domain).ranked(x, 2)
+    many, _ = WorstCaseSolver(samples, domain).ranked(x, 30)
     assert many.theta.shape == (8, 5, 30, 1)
     torch.testing.assert_close(many.value[..., :2], few.value)
     assert many.value[..., -1].isneginf().all()
@@ -464,7 +466,7 @@ def test_runners_up_of_a_finite_set():
     thetas = torch.tensor([[0.1], [0.9]], dtype=torch.double)
     domain = unit_domain(1, 1, theta_choices=thetas)
     x = domain.x.sample(5, seed=0).requires_grad_()
-    ranked = WorstCaseSolver(samples, domain).ranked(x, 3)
+    ranked, _ = WorstCaseSolver(samples, domain).ranked(x, 3)
     values = samples(domain.join(x.unsqueeze(-2), thetas).flatten(0, 1))
     expected = values.unflatten(-1, (5, 2)).sort(dim=-1, descending=True).values
     torch.testing.assert_close(ranked.value[..., :2], expected)

@@ -9,28 +9,14 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from botorch_res.optim.newton import box_newton_step
+from botorch_res.optim.worst_cases.newton import box_newton_step
 
 # Points along each axis if the function's lengthscale is not known, by dimension.
 DEFAULT_COUNTS = {1: 65, 2: 25, 3: 11, 4: 7}
-
-
-class Peaks(NamedTuple):
-    """Promising starting points of a local search.
-
-    Attributes:
-        theta: ``... x k x d`` points of the unit cube.
-        value: ``... x k`` predicted maxima, best first; minus infinity for points that
-            only make up the number.
-    """
-
-    theta: Tensor
-    value: Tensor
 
 
 def grid_counts(
@@ -110,7 +96,7 @@ class ProductGrid:
             values = values.narrow(axis, self.margin, n)
         return values.flatten(-len(self.counts))
 
-    def peaks(self, values: Tensor, num_peaks: int) -> Peaks:
+    def peaks(self, values: Tensor, num_peaks: int) -> tuple[Tensor, Tensor]:
         """Find the best local maxima of values on the grid.
 
         Args:
@@ -118,8 +104,9 @@ class ProductGrid:
             num_peaks: The number ``k`` of maxima to return.
 
         Returns:
-            The maxima of the local quadratics. If there are fewer than ``k`` the rest
-            are any points of the grid.
+            The ``... x k x d`` maxima of the local quadratics, the highest first, and
+            their ``... x k`` predicted values. If there are fewer than ``k``, the rest
+            are any points of the grid, with values of minus infinity.
         """
         height, index = self._local_maxima(values, num_peaks)
         corner = (index.unsqueeze(-1) // self._strides) % self._counts
@@ -142,19 +129,10 @@ class ProductGrid:
         theta = (corner + step) * self.spacing
         best, order = value.topk(index.shape[-1], dim=-1)
         order = order.unsqueeze(-1).expand(theta.shape)
-        return Peaks(theta.gather(-2, order), best)
+        return theta.gather(-2, order), best
 
     def _local_maxima(self, values: Tensor, num_peaks: int) -> tuple[Tensor, Tensor]:
-        """The best points of the grid that are not below any of their neighbours.
-
-        Args:
-            values: ``... x M`` values.
-            num_peaks: The number ``k`` of points to return.
-
-        Returns:
-            ``... x k`` values, minus infinity where there are not so many, and indices
-            of points.
-        """
+        """Values and indices of the best points not below any of their neighbours."""
         pooled = values.unflatten(-1, self.counts)
         for axis in range(-len(self.counts), 0):
             n = pooled.shape[axis]
@@ -172,15 +150,7 @@ class ProductGrid:
 
 
 def _difference_table(dim: int, like: Tensor) -> Tensor:
-    """Value, gradient and Hessian from the ``3^d`` neighbours of a point.
-
-    Args:
-        dim: The dimension ``d``.
-        like: A tensor of the dtype and device to use.
-
-    Returns:
-        A ``3^d x (1 + d + d^2)`` table of the weights of central differences.
-    """
+    """Weights of central differences, a ``3^d x (1 + d + d^2)`` table."""
     stencils = like.new_tensor([[0.0, 1.0, 0.0], [-0.5, 0.0, 0.5], [1.0, -2.0, 1.0]])
     orders = [[0] * dim]
     orders += [[int(i == j) for j in range(dim)] for i in range(dim)]

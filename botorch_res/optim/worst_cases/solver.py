@@ -18,44 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from torch import Tensor
 from torch.nn.functional import pad
 
+from botorch_res.checks import check_number, check_type
 from botorch_res.domain import DomainPart, RobustDomain
-from botorch_res.optim.arguments import check_domain, check_effort, check_tensor
-from botorch_res.optim.box_search import BoxSearch
-from botorch_res.optim.branches import Branches
-from botorch_res.optim.theta_search import FiniteSearch, Maxima, Slopes, ThetaSearch
-from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function
-from botorch_res.sampling import function as base
+from botorch_res.optim.worst_cases.box_search import BoxSearch
+from botorch_res.optim.worst_cases.branches import Branches
+from botorch_res.optim.worst_cases.theta_search import (
+    FiniteSearch,
+    Slopes,
+    ThetaSearch,
+    WorstCase,
+)
+from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function, memory
 
-
-class WorstCase(NamedTuple):
-    """Worst cases of ``sample_shape`` functions at ``b`` points.
-
-    Attributes:
-        theta: ``sample_shape x b x d_theta``, the paper's ``h(x)``.
-        value: ``sample_shape x b``, the paper's ``g(x)``.
-    """
-
-    theta: Tensor
-    value: Tensor
-
-    def select(self, index: Tensor) -> WorstCase:
-        """Keep some of the points.
-
-        Args:
-            index: ``sample_shape x m`` positions of the points.
-
-        Returns:
-            Their worst cases.
-        """
-        theta = self.theta.take_along_dim(index.unsqueeze(-1), dim=-2)
-        return WorstCase(theta, self.value.take_along_dim(index, dim=-1))
+# With less there are no grids.
+LEAST_EFFORT = 0.01
 
 
 class WorstCaseSolver:
@@ -79,8 +61,8 @@ class WorstCaseSolver:
             domain: The domain.
             effort: Scales the density of the grid and the number of local searches.
         """
-        check_domain(domain)
-        check_effort(effort)
+        check_type("domain", domain, RobustDomain)
+        check_number("effort", effort, LEAST_EFFORT)
         self.function = as_batch_function(function, domain)
         self.domain = domain
         if self.function.dim not in (None, domain.dim):
@@ -128,10 +110,10 @@ class WorstCaseSolver:
         Returns:
             Worst cases and their values.
         """
-        ranked = self.ranked(x, 1)
-        return WorstCase(ranked.theta.squeeze(-2), ranked.value.squeeze(-1))
+        (theta, value), _ = self.ranked(x, 1)
+        return WorstCase(theta.squeeze(-2), value.squeeze(-1))
 
-    def ranked(self, x: Tensor, num_branches: int) -> Maxima:
+    def ranked(self, x: Tensor, num_branches: int) -> tuple[WorstCase, Tensor]:
         """Find the worst case and the runners-up, with gradients by ``x``.
 
         These are the best local maxima over a box, the best choices of a finite set.
@@ -141,39 +123,38 @@ class WorstCaseSolver:
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            The local worst cases ``sample_shape x b x k`` as maxima over theta, in
-            units of the domain.
+            The ``sample_shape x b x k`` local worst cases, the worst first, and how
+            far one goes down from each on the way to a worse one; see
+            ``ThetaSearch.depth``.
         """
         self.check(x)
         with torch.no_grad():
-            parts = [
-                self.search.maximize(self.table(part), self._slopes(part), num_branches)
-                for part in self._chunks(x.detach())
+            chunks = [
+                self._rank(part, num_branches) for part in self._chunks(x.detach())
             ]
-            found = Maxima(
-                theta=torch.cat([part.theta for part in parts], dim=-3),
-                value=torch.cat([part.value for part in parts], dim=-2),
-                depth=torch.cat([part.depth for part in parts], dim=-2),
-                valley=torch.cat([part.valley for part in parts], dim=-3),
+            axis = len(self.function.sample_shape)
+            theta, value, depth, valley = (
+                torch.cat(column, axis) for column in zip(*chunks, strict=True)
             )
-        if not (x.requires_grad and torch.is_grad_enabled()):
-            return found
-        points = torch.cat([found.theta, found.valley], dim=-2)
-        branch = self.search.follow(points, self._slopes(x.detach()))
-        # Zero in value, and the derivative wanted: linear in x with fixed slopes.
-        change = (x - x.detach()).unsqueeze(-2)
-        slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
-        rise = (branch.gradient * change).sum(dim=-1)
-        rise, lowest = rise.tensor_split([num_branches], dim=-1)
-        # The lowest points of the valleys stay where they are, on the grid.
-        known = lowest.shape[-1]
-        fall = rise[..., num_branches - known :] - lowest
-        return Maxima(
-            found.theta + slide.sum(dim=-1),
-            found.value + rise,
-            found.depth + pad(fall, (num_branches - known, 0)),
-            found.valley,
-        )
+        if x.requires_grad and torch.is_grad_enabled():
+            points = torch.cat([theta, valley], dim=-2)
+            branch = self.search.follow(points, self._slopes(x.detach()))
+            # Zero in value, and the derivative wanted: linear in x with fixed slopes.
+            change = (x - x.detach()).unsqueeze(-2)
+            slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
+            rise = (branch.gradient * change).sum(dim=-1)
+            rise, lowest = rise.tensor_split([num_branches], dim=-1)
+            # The lowest points of the valleys stay where they are, on the grid.
+            unknown = num_branches - lowest.shape[-1]
+            theta, value = theta + slide.sum(dim=-1), value + rise
+            depth = depth + pad(rise[..., unknown:] - lowest, (unknown, 0))
+        return WorstCase(theta, value), depth
+
+    def _rank(self, x: Tensor, num_branches: int) -> tuple[Tensor, ...]:
+        """Worst cases, their values, the depths between them and where these are."""
+        values = self.table(x)
+        found = self.search.maximize(values, self._slopes(x), num_branches)
+        return *found, *self.search.depth(values, found)
 
     def lengthscale(self, part: DomainPart) -> Tensor | None:
         """The functions' lengthscale in the columns of a part of the domain.
@@ -200,16 +181,9 @@ class WorstCaseSolver:
         return torch.cat([part.amax(dim=-1) for part in parts], dim=-1)
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Cut controllable parts into chunks whose table of values fits the memory.
-
-        Args:
-            x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
-
-        Returns:
-            The chunks.
-        """
+        """Cut controllable parts into chunks whose table of values fits the memory."""
         size = self.function.sample_shape.numel() * len(self.thetas)
-        rows = max(1, base.MAX_ELEMENTS // size)
+        rows = max(1, memory.MAX_ELEMENTS // size)
         chunks: tuple[Tensor, ...] = x.split(rows, dim=-2)
         return chunks
 
@@ -315,7 +289,7 @@ def worst_case(
         torch.Size([16, 5])
     """
     solver = WorstCaseSolver(function, domain, effort)
-    check_tensor(x=x)
+    check_type("x", x, Tensor)
     solver.check(x)
     inside = domain.x.contains(x)
     if not bool(inside.all()):

@@ -15,29 +15,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from botorch_res.optim.branches import Branches
+from botorch_res.optim.worst_cases.branches import Branches
 from botorch_res.sampling import Derivatives
 
 
-class Maxima(NamedTuple):
-    """The highest local maxima of many functions.
+class WorstCase(NamedTuple):
+    """Worst cases, or local ones: maxima over theta, at many points.
 
     Attributes:
-        theta: ``... x k x d`` points, the highest first.
-        value: ``... x k`` values, which are minus infinity if there are not so many.
-        depth: ``... x k``, how far one goes down from each on the way to a higher one,
-            as far as the grid can tell. A maximum that is about to vanish has no depth.
-            Known in a box of one dimension only, else infinite; infinite for the
-            highest, too.
-        valley: ``... x (k - 1) x d`` lowest points on these ways, of all but the
-            highest, and any point where there is none; ``... x 0 x d`` if the depth is
-            not known.
+        theta: ``... x d_theta``, the paper's ``h(x)``. Where local worst cases are
+            ranked, ``... x k x d_theta``, the worst first.
+        value: ``...`` or ``... x k``, the paper's ``g(x)``; minus infinity where there
+            are fewer than ``k``.
     """
 
     theta: Tensor
     value: Tensor
-    depth: Tensor
-    valley: Tensor
 
 
 class Slopes(NamedTuple):
@@ -100,7 +93,7 @@ class ThetaSearch(ABC):
         return False
 
     @abstractmethod
-    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> Maxima:
+    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> WorstCase:
         """Find the highest local maxima.
 
         Args:
@@ -109,8 +102,24 @@ class ThetaSearch(ABC):
             k: The number of maxima.
 
         Returns:
-            The maxima.
+            The ``... x k`` maxima, the highest first.
         """
+
+    def depth(self, values: Tensor, maxima: WorstCase) -> tuple[Tensor, Tensor]:
+        """How deep the valleys between the maxima are, where that is known.
+
+        Args:
+            values: ``... x M`` values at all of ``thetas``.
+            maxima: ``... x k`` maxima, the highest first.
+
+        Returns:
+            ``... x k`` depths: how far one goes down from each maximum on the way to a
+            higher one. A maximum that is about to vanish has no depth. Infinite for the
+            highest, and where the depth is not known. Then the ``... x (k - 1) x
+            d_theta`` lowest points on these ways, of all but the highest, and
+            ``... x 0 x d_theta`` if the depth is not known.
+        """
+        return torch.full_like(maxima.value, torch.inf), maxima.theta[..., :0, :]
 
     @abstractmethod
     def branches(
@@ -157,33 +166,15 @@ class FiniteSearch(ThetaSearch):
         self.thetas = choices
 
     def is_complete(self, k: int) -> bool:
-        """Whether ``k`` branches are all choices that there are.
-
-        Args:
-            k: The number of branches.
-
-        Returns:
-            Whether there are no more choices.
-        """
+        """Whether there are no more than ``k`` choices."""
         return len(self.thetas) <= k
 
-    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> Maxima:
-        """Choose the highest values.
-
-        Args:
-            values: ``... x M`` values at all choices.
-            slopes: Not needed.
-            k: The number of choices to find.
-
-        Returns:
-            The best choices.
-        """
+    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> WorstCase:
+        """Choose the highest values."""
         value, index = values.topk(min(k, len(self.thetas)), dim=-1)
         more = (0, k - value.shape[-1])
-        value = pad(value, more, value=-torch.inf)
-        theta = self.thetas[pad(index, more)]
-        return Maxima(
-            theta, value, torch.full_like(value, torch.inf), theta[..., :0, :]
+        return WorstCase(
+            self.thetas[pad(index, more)], pad(value, more, value=-torch.inf)
         )
 
     def branches(
@@ -193,27 +184,9 @@ class FiniteSearch(ThetaSearch):
         k: int,
         known: Tensor | None,
     ) -> Branches:
-        """The branches of the best choices.
-
-        Args:
-            values: Gives the ``... x M`` values at all choices.
-            slopes: The functions' derivatives.
-            k: The number of choices.
-            known: Not needed.
-
-        Returns:
-            The branches.
-        """
+        """The branches of the best choices."""
         return slopes.hold(self.thetas[values().topk(k, dim=-1).indices])
 
     def follow(self, theta: Tensor, slopes: Slopes) -> Branches:
-        """How the values of given choices move with ``x``.
-
-        Args:
-            theta: ``... x k x d_theta`` choices.
-            slopes: The functions' derivatives.
-
-        Returns:
-            The branches.
-        """
+        """How the values of given choices move with ``x``."""
         return slopes.hold(theta)

@@ -41,24 +41,6 @@ class Ascent(NamedTuple):
     gradients: Tensor
     inverse: Tensor
 
-    def select(self, index: Tensor) -> Ascent:
-        """Keep some of the problems along the first dimension.
-
-        Args:
-            index: ``m x batch_shape[1:]`` positions.
-
-        Returns:
-            The state of these.
-        """
-        return Ascent(
-            *(
-                part.take_along_dim(
-                    index.reshape(*index.shape, *[1] * (part.ndim - index.ndim)), dim=0
-                )
-                for part in self
-            )
-        )
-
 
 def begin(
     function: Callable[[Tensor], Tensor], starts: Tensor, movable: Tensor
@@ -138,15 +120,7 @@ def advance(
 def _evaluate(
     function: Callable[[Tensor], Tensor], points: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Values and gradients.
-
-    Args:
-        function: The function.
-        points: ``n x batch_shape x d`` points.
-
-    Returns:
-        ``n x batch_shape`` values and ``n x batch_shape x d`` gradients.
-    """
+    """Values and gradients at ``n x batch_shape x d`` points."""
     with torch.enable_grad():
         leaf = points.detach().requires_grad_()
         values = function(leaf)
@@ -155,31 +129,13 @@ def _evaluate(
 
 
 def _free(points: Tensor, gradients: Tensor, movable: Tensor) -> Tensor:
-    """One for the coordinates that may move uphill, zero for the others.
-
-    Args:
-        points: ``batch_shape x d`` points of the unit cube.
-        gradients: ``batch_shape x d`` gradients.
-        movable: ``d`` booleans.
-
-    Returns:
-        ``batch_shape x d`` zeros and ones.
-    """
+    """One for the coordinates that may move uphill, zero for the others."""
     held = ((points <= 0.0) & (gradients < 0.0)) | ((points >= 1.0) & (gradients > 0.0))
     return (movable & ~held).to(points.dtype)
 
 
 def _direction(inverse: Tensor, gradients: Tensor, free: Tensor) -> Tensor:
-    """The quasi-Newton step on the free coordinates, of bounded length.
-
-    Args:
-        inverse: ``batch_shape x d x d`` inverses of the negative Hessians.
-        gradients: ``batch_shape x d`` gradients.
-        free: ``batch_shape x d`` zeros and ones.
-
-    Returns:
-        ``batch_shape x d`` steps.
-    """
+    """The quasi-Newton step on the free coordinates, of bounded length."""
     uphill = (gradients * free).unsqueeze(-1)
     step = free * (inverse @ uphill).squeeze(-1)
     length: Tensor = step.norm(dim=-1, keepdim=True)
@@ -187,17 +143,7 @@ def _direction(inverse: Tensor, gradients: Tensor, free: Tensor) -> Tensor:
 
 
 def _update(inverse: Tensor, move: Tensor, change: Tensor) -> Tensor:
-    """The update of Broyden, Fletcher, Goldfarb and Shanno.
-
-    Args:
-        inverse: ``batch_shape x d x d`` inverses of the negative Hessians.
-        move: ``batch_shape x d`` differences of the points.
-        change: ``batch_shape x d`` differences of the gradients, old minus new.
-
-    Returns:
-        The new inverses: positive definite, unchanged where the curvature along the
-        move is not that of a maximum.
-    """
+    """The update of Broyden, Fletcher, Goldfarb and Shanno, where it is concave."""
     curvature = (move * change).sum(dim=-1, keepdim=True).unsqueeze(-1)
     size = move.norm(dim=-1) * change.norm(dim=-1)
     concave = curvature > 1e-8 * size[..., None, None]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from botorch_res.optim.newton import solve_modified
+from botorch_res.optim.worst_cases.newton import solve_modified
 
 # Of the interior-point method. In about one of a thousand problems they leave an error
 # above 1e-5 of the quadratics' range, and of at most a few percent: enough for a
@@ -42,16 +42,7 @@ def minimize_maximum(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor
 
 
 def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
-    """Minimise the maximum of parabolas over the unit interval, exactly.
-
-    Args:
-        value: ``... x k`` constants ``v``.
-        slope: ``... x k`` slopes ``g``.
-        bend: ``... x k`` curvatures ``B``.
-
-    Returns:
-        The ``... x 1`` minimisers.
-    """
+    """Minimise the maximum of parabolas over the unit interval, exactly."""
     a = 0.5 * (bend.unsqueeze(-1) - bend.unsqueeze(-2))
     b = slope.unsqueeze(-1) - slope.unsqueeze(-2)
     c = value.unsqueeze(-1) - value.unsqueeze(-2)
@@ -70,35 +61,17 @@ def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
 
 
 def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Divide, with a finite result where the denominator vanishes.
-
-    Args:
-        numerator: The numerator.
-        denominator: The denominator.
-
-    Returns:
-        The quotient.
-    """
+    """Divide, with a finite result where the denominator vanishes."""
     tiny = torch.finfo(denominator.dtype).tiny ** 0.5
     return numerator / torch.copysign(denominator.abs().clamp_min(tiny), denominator)
 
 
 def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
-    """Minimise the maximum of quadratics by an interior-point method.
-
-    With the maximum ``s`` as a variable, the constraints are ``y_k = s - q_k(u) >= 0``,
-    with multipliers ``p_k``, and ``0 <= u <= 1``. Each iteration is one Newton step on
-    the perturbed optimality conditions, in which ``s``, the slacks and the multipliers
-    are eliminated.
-
-    Args:
-        value: ``... x k`` constants ``v``.
-        gradient: ``... x k x n`` slopes ``g``.
-        hessian: ``... x k x n x n`` curvatures ``B``.
-
-    Returns:
-        The ``... x n`` minimisers.
-    """
+    """Minimise the maximum of quadratics by an interior-point method."""
+    # With the maximum s as a variable, the constraints are y_k = s - q_k(u) >= 0, with
+    # multipliers p_k, and 0 <= u <= 1. Each iteration is one Newton step on the
+    # perturbed optimality conditions, in which s, the slacks and the multipliers are
+    # eliminated.
     # Numbers of order one: the method's start and its tolerances assume them.
     # In a corner that is a smooth minimum all gradients are zero.
     size = torch.maximum(gradient.abs().sum(-1), hessian.abs().sum(dim=(-2, -1)))

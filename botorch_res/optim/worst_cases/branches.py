@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.optim.newton import solve_modified
+from botorch_res.optim.worst_cases.newton import solve_modified
 from botorch_res.sampling import Derivatives
 
 
@@ -75,15 +75,7 @@ def move_with_x(theta: Tensor, state: Derivatives, movable: Tensor) -> Branches:
 
 
 def _free(theta: Tensor, gradient: Tensor) -> Tensor:
-    """Which coordinates of a worst case can move.
-
-    Args:
-        theta: ``... x d_theta`` worst cases in the unit cube.
-        gradient: ``... x d_theta`` gradients there.
-
-    Returns:
-        ``... x d_theta`` booleans; false at a bound.
-    """
+    """Which coordinates of worst cases in the unit cube can move: not at a bound."""
     near = 8.0 * torch.finfo(theta.dtype).eps
     low, high = theta <= near, theta >= 1.0 - near
     return ~((low & (gradient <= 0)) | (high & (gradient >= 0)))

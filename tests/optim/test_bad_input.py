@@ -36,7 +36,7 @@ def test_counts(argument, count):
 
 
 def test_initial_x():
-    with pytest.raises(InputDataError, match="`initial_x` to be a tensor, got list"):
+    with pytest.raises(InputDataError, match="`initial_x` to be a Tensor, got list"):
         robust_optimum(function, DOMAIN, initial_x=[[0.5]])
     with pytest.raises(InputDataError, match=r"`initial_x` in the domain, got \[\[5"):
         robust_optimum(function, DOMAIN, initial_x=torch.tensor([[5.0]]).double())
@@ -77,7 +77,7 @@ def test_other_types():
         worst_case(function, BOUNDS[:, :1], None)
     with pytest.raises(InputDataError, match=r"`domain` to be a RobustDomain.* Tensor"):
         robust_optimum(function, BOUNDS)
-    with pytest.raises(InputDataError, match="`x` to be a tensor, got list"):
+    with pytest.raises(InputDataError, match="`x` to be a Tensor, got list"):
         worst_case(function, [[0.5]], DOMAIN)
 
 

@@ -21,23 +21,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
+from botorch_res.checks import check_number, check_type
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.arguments import check_counts, check_tensor
-from botorch_res.optim.branches import Branches
-from botorch_res.optim.minimax import minimize_maximum
-from botorch_res.optim.product_grid import ProductGrid, grid_counts
-from botorch_res.optim.worst_case import WorstCase, WorstCaseSolver
+from botorch_res.optim.robust_optima.minimax import minimize_maximum
+from botorch_res.optim.tuples import choose, join, select
+from botorch_res.optim.worst_cases.branches import Branches
+from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
+from botorch_res.optim.worst_cases.solver import WorstCaseSolver
 from botorch_res.sampling import BatchFunction
 
 # In more dimensions the candidates are a Sobol sequence instead of a grid.
 MAX_GRID_DIMENSION = 3
-# So many of the highest branches are followed from step to step.
+# The numbers below were chosen on 80 to 480 posterior samples of each of five kinds of
+# problem, from 1+1 to 3+1 columns. A miss is a robust optimum more than 1e-3 of the
+# standard deviation above the best that any variant finds. With these there was none.
+#
+# Candidates for each lengthscale. Half of them miss 0.2 % (1+1) to 1.3 % (3+1). Twice
+# as many change nothing and take up to 1.4 times as long.
+DENSITY = 3.75
+# The most candidates. A quarter of them misses 3 % of rough functions (Matern 5/2 in
+# 2+1 columns).
+MAX_POINTS = 4096
+# Starts for each candidate along an axis. Half of them miss 0.3 to 1.3 %. Twice as many
+# improve optima that are off by 1e-5, and take 1.2 to 1.7 times as long.
+STARTS_PER_POINT = 0.25
+# The first trust region of the second descent, in units of that of the first. Without a
+# second descent up to 1.3 % are missed; from 1/16 to 1 its size does not matter.
+SECOND_RADIUS = 0.25
+# So many of the highest branches are followed from step to step, one for each side of a
+# kink. With one or four the optima are the same.
 NUM_FOLLOWED = 2
 
 
@@ -58,7 +76,7 @@ class RobustOptimum(NamedTuple):
 def robust_optimum(
     function: BatchFunction | Callable[[Tensor], Tensor] | WorstCaseSolver,
     domain: RobustDomain | None = None,
-    effort: float = 1.0,
+    effort: float | None = None,
     num_starts: int | None = None,
     num_steps: int = 3,
     initial_x: Tensor | None = None,
@@ -70,7 +88,8 @@ def robust_optimum(
             and ``sample_shape x n x d`` points to ``sample_shape x n`` values. Or a
             solver that has been made for them, which knows the domain and the effort.
         domain: The domain of functions.
-        effort: Scales the density of the grids and the number of local searches.
+        effort: Scales the density of the grids and the number of local searches; 1 by
+            default.
         num_starts: The number of starts for each function.
         num_steps: The number of descent steps from each start.
         initial_x: ``n x d_x`` points to consider besides those of the screening.
@@ -83,29 +102,31 @@ def robust_optimum(
         ...     return (z[..., 0] - 0.1 * z[..., 1]).square()
         >>> x, theta, value = robust_optimum(f, domain)
     """
-    if isinstance(function, WorstCaseSolver):
+    if not isinstance(function, WorstCaseSolver):
+        check_type("domain", domain, RobustDomain)
+        effort = 1.0 if effort is None else effort
+        solver = WorstCaseSolver(function, cast(RobustDomain, domain), effort)
+    elif domain is None and effort is None:
         solver = function
-        if domain is not None:
-            raise InputDataError(
-                "Expected no `domain` beside a WorstCaseSolver, which has its own, got "
-                f"{domain!r}."
-            )
     else:
-        solver = WorstCaseSolver(function, domain, effort)  # type: ignore[arg-type]
+        raise InputDataError(
+            "Expected no `domain` and no `effort` beside a WorstCaseSolver, which has "
+            f"its own, got {domain!r} and {effort!r}."
+        )
     domain = solver.domain
-    check_counts(
-        num_starts=(1 if num_starts is None else num_starts, 1),
-        num_steps=(num_steps, 1),
-    )
+    check_number("num_starts", 1 if num_starts is None else num_starts, 1)
+    check_number("num_steps", num_steps, 1)
     if initial_x is not None:
-        check_tensor(initial_x=initial_x)
+        check_type("initial_x", initial_x, Tensor)
         if not bool(domain.x.contains(initial_x).all()):
             raise InputDataError(
                 f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
             )
     with torch.no_grad():
         if domain.x.choices is not None:
-            return _best([(domain.x.choices, solver(domain.x.choices))])
+            worst = solver(domain.x.choices)
+            x = domain.x.choices.expand(*worst.value.shape, -1)
+            return _best(RobustOptimum(x, *worst))
         candidates, spacing, typical_starts = _candidates(solver)
         if initial_x is not None:
             candidates = torch.cat([candidates, initial_x])
@@ -116,72 +137,36 @@ def robust_optimum(
 def _search(
     solver: WorstCaseSolver, x: Tensor, spacing: Tensor, num_steps: int
 ) -> RobustOptimum:
-    """Descend from all starts, verify, and descend again.
-
-    The second descent mends what the first one missed, because its worst cases come
-    from a fresh global search. Only the better half of the starts takes part in it.
-
-    Args:
-        solver: Finds worst cases.
-        x: ``sample_shape x k x d_x`` starts.
-        spacing: ``d_x`` distances of neighbouring candidates.
-        num_steps: The number of steps of each descent.
-
-    Returns:
-        The best of all points at which the worst case was searched for globally.
-    """
-    worst = solver(x)
-    seen = [(x, worst)]
-    for radius in (spacing, 0.25 * spacing):
-        x = _descend(solver, x, worst.theta, radius, num_steps)
-        worst = solver(x)
-        seen.append((x, worst))
-        order = worst.value.topk((x.shape[-2] + 1) // 2, largest=False).indices
-        x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
-        worst = worst.select(order)
-    return _best(seen)
+    """Descend from all starts, verify, and descend again from the better half."""
+    # The second descent mends what the first one missed, because its worst cases come
+    # from a fresh global search.
+    found = RobustOptimum(x, *solver(x))
+    seen = [found]
+    for radius in (spacing, SECOND_RADIUS * spacing):
+        x = _descend(solver, found.x, found.theta, radius, num_steps)
+        found = RobustOptimum(x, *solver(x))
+        seen.append(found)
+        half = (x.shape[-2] + 1) // 2
+        found = select(found, found.value.topk(half, largest=False).indices)
+    return _best(join(seen, dim=x.ndim - 2))
 
 
-def _best(seen: list[tuple[Tensor, WorstCase]]) -> RobustOptimum:
-    """Choose the ``x`` with the smallest worst-case value.
-
-    Args:
-        seen: Some ``n x d_x`` or ``sample_shape x n x d_x`` points with their worst
-            cases, in any number of parts.
-
-    Returns:
-        The best points.
-    """
-    value = torch.cat([worst.value for _, worst in seen], dim=-1)
-    theta = torch.cat([worst.theta for _, worst in seen], dim=-2)
-    x = torch.cat([x.expand(*worst.value.shape, -1) for x, worst in seen], dim=-2)
-    value, index = value.min(dim=-1, keepdim=True)
-    index = index.unsqueeze(-1)
-    return RobustOptimum(
-        x.take_along_dim(index, dim=-2).squeeze(-2),
-        theta.take_along_dim(index, dim=-2).squeeze(-2),
-        value.squeeze(-1),
-    )
+def _best(found: RobustOptimum) -> RobustOptimum:
+    """The best of ``sample_shape x n`` points with their worst cases."""
+    best = select(found, found.value.argmin(dim=-1, keepdim=True))
+    axis = found.value.ndim - 1
+    return RobustOptimum(*(part.squeeze(axis) for part in best))
 
 
 def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
-    """Points that fill the box of ``x``, and how far apart they are.
-
-    Args:
-        solver: Knows the domain and the functions.
-        effort: Scales the number of points.
-
-    Returns:
-        ``N x d_x`` points, their ``d_x`` spacing, and how many of them to start from:
-        more if the functions are rough.
-    """
+    """Points that fill the box of ``x``, their spacing, and how many to start from."""
     domain, effort = solver.domain, solver.effort
     bounds = domain.x.bounds
     width = bounds[1] - bounds[0]
-    max_points = round(4096 * effort)
+    max_points = round(MAX_POINTS * effort)
     scale = solver.lengthscale(domain.x)
-    counts = grid_counts(scale, width, 3.75 * effort, max_points)
-    num_starts = round(math.prod(0.5 + 0.25 * n for n in counts))
+    counts = grid_counts(scale, width, DENSITY * effort, max_points)
+    num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))
     num_starts = min(max(4, num_starts), 16 * domain.x.dim)
     if domain.x.dim > MAX_GRID_DIMENSION:
         spacing = width * max_points ** (-1.0 / domain.x.dim)
@@ -196,17 +181,7 @@ def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
 def _screen(
     solver: WorstCaseSolver, candidates: Tensor, spacing: Tensor, num_starts: int
 ) -> Tensor:
-    """Find good starts: candidates with a small worst case, far from one another.
-
-    Args:
-        solver: Finds worst cases.
-        candidates: ``N x d_x`` points.
-        spacing: ``d_x`` distances of neighbouring candidates.
-        num_starts: The number ``k`` of starts.
-
-    Returns:
-        ``sample_shape x k x d_x`` starts.
-    """
+    """Starts: candidates with a small worst case, far from one another."""
     value = solver.bound(candidates)
     value, index = value.topk(min(8 * num_starts, len(candidates)), largest=False)
     x = candidates[index]
@@ -222,19 +197,9 @@ def _screen(
 def _descend(
     solver: WorstCaseSolver, x: Tensor, theta: Tensor, radius: Tensor, num_steps: int
 ) -> Tensor:
-    """Move all starts to local minima of the worst-case value.
-
-    Args:
-        solver: Finds local worst cases.
-        x: ``sample_shape x k x d_x`` starts.
-        theta: ``sample_shape x k x d_theta`` their worst cases.
-        radius: ``d_x`` initial size of the trust region.
-        num_steps: The number of steps.
-
-    Returns:
-        ``sample_shape x k x d_x`` points.
-    """
+    """Move all ``sample_shape x k x d_x`` starts to local minima of the worst case."""
     lower, upper = solver.domain.x.bounds
+    # Two fewer and 4 % of rough functions in 2+1 columns miss the optimum.
     num_branches = max(4, solver.domain.x.dim + 2)
     radius = radius.expand(x.shape)
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
@@ -245,7 +210,7 @@ def _descend(
         bounds = branches
         if not complete:
             cuts = solver.hold(x, _highest(other, 1, other.theta))
-            bounds = _join(branches, cuts)
+            bounds = join([branches, cuts], dim=branches.value.ndim - 1)
         low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
         trial = _model_minimum(x, bounds, low, high)
         new = solver.local(trial, num_branches, _follow(branches, trial - x))
@@ -256,87 +221,25 @@ def _descend(
         radius = torch.where(one, grown, 0.25 * radius)
         x = torch.where(one, trial, x)
         if not complete:
-            other = _choose(better, branches, new)
-        branches = _choose(better, new, branches)
+            other = choose(better, branches, new)
+        branches = choose(better, new, branches)
     return x
 
 
-def _choose(condition: Tensor, first: Branches, second: Branches) -> Branches:
-    """Choose between two sets of branches at each point.
-
-    Args:
-        condition: ``...`` booleans.
-        first: Branches at the points, taken where the condition holds.
-        second: Branches at the points, taken elsewhere.
-
-    Returns:
-        The branches chosen.
-    """
-    return Branches(
-        *(
-            torch.where(condition[(...,) + (None,) * (a.ndim - condition.ndim)], a, b)
-            for a, b in zip(first, second, strict=True)
-        )
-    )
-
-
-def _join(branches: Branches, cuts: Branches) -> Branches:
-    """Add functions of ``x`` at other thetas, which are bounds of the worst case.
-
-    Args:
-        branches: Local worst cases.
-        cuts: The other thetas.
-
-    Returns:
-        All of them.
-    """
-    axis = branches.value.ndim - 1
-    return Branches(
-        *(torch.cat(pair, axis) for pair in zip(branches, cuts, strict=True))
-    )
-
-
 def _highest(branches: Branches, k: int, theta: Tensor) -> Tensor:
-    """The thetas of the highest branches.
-
-    Args:
-        branches: Local worst cases.
-        k: How many of them to take, at most.
-        theta: ``... x m x d_theta`` thetas, one for each branch.
-
-    Returns:
-        ``... x k x d_theta`` thetas.
-    """
+    """The ``... x k x d_theta`` thetas of the highest branches."""
     index = branches.value.topk(min(k, theta.shape[-2]), dim=-1).indices
     return theta.take_along_dim(index.unsqueeze(-1), dim=-2)
 
 
 def _follow(branches: Branches, move: Tensor) -> Tensor:
-    """Predict where the highest branches go as ``x`` moves.
-
-    Args:
-        branches: Local worst cases at ``x``.
-        move: ``... x d_x`` change of ``x``.
-
-    Returns:
-        ``... x NUM_FOLLOWED x d_theta`` predicted local worst cases.
-    """
+    """Predict where the highest branches go as ``x`` moves."""
     moved = branches.theta + (branches.shift @ move[..., None, :, None]).squeeze(-1)
     return _highest(branches, NUM_FOLLOWED, moved)
 
 
 def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> Tensor:
-    """Minimise the largest of the branches' quadratic models over a box.
-
-    Args:
-        x: ``... x d_x`` points of expansion.
-        branches: Local worst cases there, and other bounds of the worst case.
-        low: ``... x d_x`` lower corner of the box.
-        high: ``... x d_x`` upper corner of the box.
-
-    Returns:
-        ``... x d_x`` points of the box.
-    """
+    """Minimise the largest of the branches' quadratic models over a box."""
     width = high - low
     # Expand about the lower corner instead, in units of the box.
     move = (low - x).unsqueeze(-2)

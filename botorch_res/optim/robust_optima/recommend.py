@@ -9,10 +9,10 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_res.checks import check_type, try_out
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
-from botorch_res.optim.arguments import check_domain, try_out
-from botorch_res.optim.robust_optimum import RobustOptimum, robust_optimum
+from botorch_res.optim.robust_optima.robust_optimum import RobustOptimum, robust_optimum
 from botorch_res.sampling import BatchFunction, posterior_mean
 
 
@@ -36,7 +36,7 @@ def recommend_robust_optimum(
     Example:
         >>> x, theta, value = recommend_robust_optimum(model, domain, maximize=False)
     """
-    check_domain(domain)
+    check_type("domain", domain, RobustDomain)
     function = mean_function(model, negate=maximize)
     try_out("model", function, domain.bounds.mean(dim=0, keepdim=True))
     optimum = robust_optimum(function, domain, effort)

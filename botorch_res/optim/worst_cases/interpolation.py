@@ -70,16 +70,7 @@ class GridInterpolation:
         return partial(self._evaluate, center, around)
 
     def _evaluate(self, center: Tensor, around: Tensor, theta: Tensor) -> Derivatives:
-        """Evaluate polynomials.
-
-        Args:
-            center: ``... x k x d`` indices of the grid points in the middle.
-            around: ``... x k x n`` values at their neighbours.
-            theta: ``... x k x d`` points of the unit cube.
-
-        Returns:
-            Values and derivatives.
-        """
+        """Values and derivatives at ``... x k x d`` points of the unit cube."""
         dim = theta.shape[-1]
         offset = (theta * self.last + (self.margin - center)) / self.reach
         # Contract one axis after the other with the basis and its two derivatives.
@@ -95,15 +86,7 @@ class GridInterpolation:
 
 
 def _basis(offset: Tensor, table: Tensor) -> Tensor:
-    """The Lagrange basis and its first two derivatives.
-
-    Args:
-        offset: ``... x 1`` points of the interval from -1 to 1.
-        table: The ``n x 3n`` table of the basis.
-
-    Returns:
-        ``... x n x 3`` values and derivatives, in the dtype of the points.
-    """
+    """The ``... x n x 3`` Lagrange basis and two derivatives at ``... x 1`` points."""
     # The basis is small, its coefficients are not: single precision would lose it.
     point = offset.double()
     powers = point.expand(*point.shape[:-1], len(table) - 1).cumprod(dim=-1)
@@ -113,16 +96,7 @@ def _basis(offset: Tensor, table: Tensor) -> Tensor:
 
 
 def _lagrange_table(radius: int, device: torch.device) -> Tensor:
-    """From powers to the Lagrange basis and its derivatives.
-
-    Args:
-        radius: The nodes are ``-radius, ..., radius``, divided by the radius.
-        device: The device to use.
-
-    Returns:
-        ``n x 3n`` table for ``n`` nodes: the value and both derivatives at the points
-        whose powers are given, for each node in turn.
-    """
+    """From powers to the basis of ``n`` nodes and its derivatives, ``n x 3n``."""
     n = 2 * radius + 1
     nodes = torch.linspace(-1.0, 1.0, n, dtype=torch.double)
     value = torch.linalg.inv(torch.linalg.vander(nodes))

@@ -1,0 +1,1 @@
+"""The robust optimum: the ``x`` whose worst case is best."""

@@ -1,0 +1,1 @@
+"""The worst case at every ``x``: the maximum over theta, for many functions at once."""
