@@ -17,20 +17,17 @@ import warnings
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.exceptions.warnings import NumericsWarning
 from torch import Tensor
 
+from botorch_res.checks import check_bounds, check_finite, check_number, require
 from botorch_res.inference.iteration import iterate
 from botorch_res.inference.sweep import (
     StandardProblem,
     identity_like,
     posterior_moments,
     transfer_precision,
-)
-from botorch_res.probability.validation import (
-    check_constraint_shapes,
-    check_constraint_values,
 )
 
 DEFAULT_TOLERANCE = 1e-6
@@ -122,13 +119,10 @@ def expectation_propagation(
         if isinstance(pseudo_noise, Tensor)
         else torch.full_like(mean, pseudo_noise)
     )
-    check_constraint_shapes(mean, covariance, lower, upper, noise)
-    if max_sweeps < 1:
-        raise InputDataError(
-            f"Expected `max_sweeps` to be at least 1, got {max_sweeps}."
-        )
+    _check_shapes(mean, covariance, lower, upper, noise)
+    check_number("max_sweeps", max_sweeps, 1)
     if validate_args:
-        check_constraint_values(mean, covariance, lower, upper, noise)
+        _check_values(mean, covariance, lower, upper, noise)
     dtype, epsilon = mean.dtype, torch.finfo(covariance.dtype).eps
     mean, covariance, lower, upper, noise = (
         argument.detach().double()
@@ -153,6 +147,58 @@ def expectation_propagation(
         num_sweeps=num_sweeps,
         converged=converged,
         mismatch=distance.to(dtype),
+    )
+
+
+def _check_shapes(
+    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor, pseudo_noise: Tensor
+) -> None:
+    """Raise unless shapes and dtypes fit."""
+    shape = tuple(mean.shape)
+    if mean.ndim == 0 or shape[-1] == 0:
+        raise BotorchTensorDimensionError(
+            f"Expected `mean` to have the shape `batch_shape x n`, got {shape}."
+        )
+    for name, value, expected in (
+        ("covariance", covariance, (*shape, shape[-1])),
+        ("lower", lower, shape),
+        ("upper", upper, shape),
+        ("pseudo_noise", pseudo_noise, shape if pseudo_noise.ndim > 0 else ()),
+    ):
+        if value.shape != expected:
+            raise BotorchTensorDimensionError(
+                f"Expected `{name}` to have the shape {expected} for a `mean` of shape "
+                f"{shape}, got {tuple(value.shape)}."
+            )
+    for name, value in (("mean", mean), ("covariance", covariance)):
+        if not value.is_floating_point():
+            raise InputDataError(
+                f"Expected `{name}` to have a floating-point dtype, got {value.dtype}."
+            )
+
+
+def _check_values(
+    mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor, pseudo_noise: Tensor
+) -> None:
+    """Raise unless the values make sense."""
+    check_finite(mean=mean, covariance=covariance, pseudo_noise=pseudo_noise)
+    require(lower < torch.inf, "`lower` to be less than infinity", lower)
+    require(upper > -torch.inf, "`upper` to be greater than minus infinity", upper)
+    check_bounds(lower, upper)
+    require(pseudo_noise >= 0.0, "`pseudo_noise` to be at least 0", pseudo_noise)
+    variances = covariance.diagonal(dim1=-1, dim2=-2)
+    largest = variances.amax(dim=-1, keepdim=True)
+    require(
+        variances >= -1e-6 * largest,
+        "the diagonal of `covariance` to be at least 0",
+        variances,
+    )
+    # Wide enough for any rounding; this finds a factor in place of a covariance.
+    require(
+        (covariance - covariance.mT).abs() <= 0.1 * largest.unsqueeze(-1),
+        "`covariance` to be symmetric",
+        covariance,
+        covariance.mT,
     )
 
 

@@ -33,11 +33,13 @@ from botorch.models.transforms.outcome import (
     StratifiedStandardize,
 )
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
 
+from botorch_res.checks import check_finite
 from botorch_res.models.staged_gp import StagedGP, _Projection
 from botorch_res.models.stationary_kernel import read_stationary_kernel
 
@@ -130,7 +132,7 @@ class ExactGPView(StagedGP):
                 "outcome_offset": (self.sign * offset).expand(*self.batch_shape, 1),
                 "outcome_scale": scale.expand(*self.batch_shape, 1),
             }
-            _check_finite(data)
+            check_finite(**data)
             _check_forward(gp, inputs)
             for name, value in data.items():
                 self.register_buffer(name, value.clone())
@@ -161,6 +163,24 @@ class ExactGPView(StagedGP):
         level. Shape ``batch_shape``.
         """
         return self.noise.mean(dim=-1)
+
+    @property
+    def has_constant_mean(self) -> bool:
+        """Whether the prior mean is a ``ConstantMean`` or a ``ZeroMean``."""
+        return type(self.mean_module) in (ConstantMean, ZeroMean)
+
+    def check_constant_mean(self) -> None:
+        """Raise an ``UnsupportedError`` unless the prior mean is constant."""
+        if not self.has_constant_mean:
+            raise UnsupportedError(
+                "Expected a model with a ConstantMean or a ZeroMean, got "
+                f"{type(self.mean_module).__name__}."
+            )
+
+    @property
+    def mean_weights(self) -> Tensor:
+        """Weights of the kernels in the posterior mean, ``batch_shape x t x 1``."""
+        return self.whitener.mT @ self.whitened_residual.unsqueeze(-1)
 
     def transform_inputs(self, X: Tensor) -> Tensor:
         """Carry points from the user's units to the model's space.
@@ -355,13 +375,3 @@ def _affine_outcome(model: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
     offset = transform.untransform(zero.unsqueeze(-1))[0].squeeze(-1)
     one = transform.untransform(torch.ones_like(zero).unsqueeze(-1))[0].squeeze(-1)
     return offset, one - offset
-
-
-def _check_finite(data: dict[str, Tensor]) -> None:
-    """Raise if one of the tensors is not finite."""
-    for name, value in data.items():
-        bad = int((~torch.isfinite(value)).sum())
-        if bad:
-            raise InputDataError(
-                f"Expected finite {name}, but {bad} of {value.numel()} are not."
-            )

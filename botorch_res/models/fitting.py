@@ -34,7 +34,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_res.limits import at_least, check_numbers
+from botorch_res.checks import at_least, check_numbers
 from botorch_res.models.hyperparameters import (
     HyperparameterPosterior,
     Hyperparameters,

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from botorch.exceptions.errors import InputDataError
 from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
 from numpy.random import MT19937
 from torch import Tensor
@@ -63,12 +64,14 @@ class LogNormalPrior:
 
     def __post_init__(self) -> None:
         if not (0 < self.lower <= self.median <= self.upper < math.inf):
-            raise ValueError(
-                "Expected 0 < lower <= median <= upper < inf, got lower = "
-                f"{self.lower}, median = {self.median}, upper = {self.upper}."
+            raise InputDataError(
+                "Expected `lower`, `median` and `upper` to be positive, finite and in "
+                f"this order, got {self.lower}, {self.median} and {self.upper}."
             )
         if not self.spread > 0:
-            raise ValueError(f"Expected a positive spread, got {self.spread}.")
+            raise InputDataError(
+                f"Expected `spread` to be positive, got {self.spread}."
+            )
 
 
 @dataclass(frozen=True)

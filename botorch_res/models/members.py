@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
-from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.means import ZeroMean
 from torch import Tensor
 
 from botorch_res.models.exact_gp import ExactGPView
@@ -24,11 +23,7 @@ def members(view: ExactGPView) -> list[SingleTaskGP]:
     Raises:
         UnsupportedError: If the prior mean is not constant.
     """
-    if type(view.mean_module) not in (ConstantMean, ZeroMean):
-        raise UnsupportedError(
-            "Expected a model with a ConstantMean or a ZeroMean, got "
-            f"{type(view.mean_module).__name__}."
-        )
+    view.check_constant_mean()
     kernel: Any = view.covar_module
     if len(view.batch_shape) == 0:
         return [_single(view.train_inputs, view.residual, view.noise, kernel)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.errors import BotorchTensorDimensionError
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
@@ -17,6 +17,7 @@ from gpytorch.means import ZeroMean
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
+from botorch_res.checks import check_finite, require
 from botorch_res.models.hyperparameters import Hyperparameters
 
 GP = TypeVar("GP", bound=SingleTaskGP)
@@ -226,8 +227,6 @@ def _check_data(X: Tensor, Y: Tensor, Yvar: Tensor | None, bounds: Tensor) -> No
                 f"Expected `{name}` of shape {' x '.join(map(str, expected))}, got "
                 f"{tuple(value.shape)}."
             )
-        if not torch.isfinite(value).all() or (name == "Yvar" and (value < 0).any()):
-            raise InputDataError(
-                f"Expected finite `{name}`{' >= 0' * (name == 'Yvar')}, got "
-                f"{value.squeeze(-1).tolist()}."
-            )
+        check_finite(**{name: value})
+    if Yvar is not None:
+        require(Yvar >= 0, "`Yvar` to be at least 0", Yvar)

@@ -334,17 +334,9 @@ class GPStage(StagedGP):
 
 
 def _blockwise_product(whitener: Tensor, covariances: list[Tensor]) -> list[Tensor]:
-    """Multiply a whitener and covariances.
-
-    Args:
-        whitener: ``... x r x known``; a square one with several sets of known points is
-            upper triangular.
-        covariances: The blocks ``... x m x n`` of a ``... x known x n`` matrix.
-
-    Returns:
-        Blocks of rows of the product.
-    """
+    """Multiply a whitener and covariances."""
     sizes = [covariance.shape[-2] for covariance in covariances]
+    # A square whitener over several sets of known points is upper triangular.
     square = whitener.shape[-2] == whitener.shape[-1]
     result = []
     for first, rows in enumerate(

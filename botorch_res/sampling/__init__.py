@@ -1,13 +1,13 @@
 """Functions drawn from a GP posterior, and batches of functions in general."""
 
-from botorch_res.sampling.expansion import Expansion
-from botorch_res.sampling.fourier import draw_fourier_samples
-from botorch_res.sampling.function import (
+from botorch_res.sampling.batch_function import (
     BatchFunction,
     CallableFunction,
     Derivatives,
     as_batch_function,
 )
+from botorch_res.sampling.expansion import Expansion
+from botorch_res.sampling.fourier import draw_fourier_samples
 from botorch_res.sampling.grid import GridSamples
 from botorch_res.sampling.mean import posterior_mean
 

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from botorch_res.models.radial import radial_derivatives, squared_distance
-from botorch_res.sampling import function as base
-from botorch_res.sampling.function import Derivatives
+from botorch_res.sampling import memory
+from botorch_res.sampling.batch_function import Derivatives
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion
@@ -119,7 +119,7 @@ class DerivativeTable:
             u = self.expansion.scaled(z)
             features = self.tables.angles.shape[-1] + self.tables.centers.shape[-2]
             others = self.expansion.sample_shape[1:].numel()
-            points = max(1, base.piece_size(z.device) // (features * others))
+            points = max(1, memory.piece_size(z.device) // (features * others))
             count = max(1, points // max(1, u.shape[-2]))
             rows = max(1, points // count)
             parts = []
@@ -130,15 +130,7 @@ class DerivativeTable:
             return _join(parts, False)
 
     def _evaluate(self, u: Tensor, tables: Tables) -> Derivatives:
-        """Evaluate one piece.
-
-        Args:
-            u: ``sample_shape x n x d`` scaled points, each function its own.
-            tables: The tables of these functions.
-
-        Returns:
-            The values and derivatives.
-        """
+        """Evaluate one piece."""
         k = len(self.columns)
         phase = (u @ tables.frequencies).sub_(tables.angles)
         value, hessian = (phase.cos() @ tables.cosines).split([1, k * k], dim=-1)
@@ -155,15 +147,7 @@ class DerivativeTable:
         )
 
     def _kernels(self, u: Tensor, tables: Tables) -> Derivatives:
-        """The kernels' part of the derivatives.
-
-        Args:
-            u: ``sample_shape x n x d`` scaled points.
-            tables: The tables of these functions.
-
-        Returns:
-            Values and derivatives.
-        """
+        """The kernels' part of the derivatives."""
         k = len(self.columns)
         table, smoothness = tables.kernels, self.expansion.smoothness
         if math.isinf(smoothness):  # k0 = k2 = -k1: one product serves all
@@ -185,15 +169,7 @@ class DerivativeTable:
 
 
 def _join(parts: list[Derivatives], along_points: bool) -> Derivatives:
-    """Put pieces together again.
-
-    Args:
-        parts: The pieces.
-        along_points: Whether they are pieces of the points, or of the functions.
-
-    Returns:
-        All values and derivatives.
-    """
+    """Put pieces together again."""
     if len(parts) == 1:
         return parts[0]
     axes = (-1, -2, -3) if along_points else (0, 0, 0)
@@ -204,12 +180,5 @@ def _join(parts: list[Derivatives], along_points: bool) -> Derivatives:
 
 
 def _outer(rows: Tensor) -> Tensor:
-    """The products of all pairs of columns.
-
-    Args:
-        rows: ``... x n x k`` tensor.
-
-    Returns:
-        ``... x n x k^2`` products.
-    """
+    """The products of all pairs of columns."""
     return (rows.unsqueeze(-1) * rows.unsqueeze(-2)).flatten(-2)

@@ -36,9 +36,9 @@ from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models.radial import radial_value, squared_distance
-from botorch_res.sampling import function as base
+from botorch_res.sampling import memory
+from botorch_res.sampling.batch_function import BatchFunction, Derivatives
 from botorch_res.sampling.derivative_table import DerivativeTable
-from botorch_res.sampling.function import BatchFunction, Derivatives
 from botorch_res.sampling.theta_table import ThetaTable
 
 # Distance over which a function changes, in lengthscales, by the kernel's smoothness.
@@ -177,14 +177,18 @@ class Expansion(BatchFunction):
             ``sample_shape x n`` values; not a number at a point that is not finite.
         """
         width = self.frequencies.shape[-2] + self.centers.shape[-2]
-        rows = max(1, base.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))
+        rows = max(1, memory.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))
         if z.shape[-2] > rows:
             return torch.cat([self(part) for part in z.split(rows, dim=-2)], dim=-1)
         u = self.scaled(z)
+        # For one sample of each model the other way takes half as many cosines.
+        shared = self.is_shared(z) and self.num_samples > 1
+        if not shared:
+            u = u.expand(*self.sample_shape, *u.shape[-2:])
         phase = u @ self.frequencies.mT
         distance = squared_distance(u, self.centers, self.smoothness)
         kernel = radial_value(distance, self.smoothness)
-        if self.is_shared(z):
+        if shared:
             features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
             weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
             if z.ndim == 2 + len(self.sample_shape):

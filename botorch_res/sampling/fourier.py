@@ -41,24 +41,23 @@ from botorch.models.transforms.input import (
     AffineInputTransform,
     ChainedInputTransform,
 )
-from gpytorch.means import ConstantMean, ZeroMean
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
 
+from botorch_res.checks import check_number, check_seed
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import check_number
 from botorch_res.models import ExactGPView
 from botorch_res.models.stationary_kernel import StationaryKernel
+from botorch_res.sampling.batch_function import BatchFunction
 from botorch_res.sampling.expansion import Expansion
 from botorch_res.sampling.frequencies import (
-    draw_frequencies,
     draw_plain_frequencies,
     rank_columns,
+    stretch_frequencies,
 )
-from botorch_res.sampling.function import BatchFunction
 from botorch_res.sampling.grid import draw_grid_samples
-from botorch_res.seeding import check_seed, seeded
+from botorch_res.seeding import seeded
 
 
 def draw_fourier_samples(
@@ -116,17 +115,16 @@ def draw_fourier_samples(
             with seeded(seed):
                 return draw_grid_samples(view, num_samples, domain)
         space = read_space(view, view.stationary_kernel)
-        random = _draw_random(view, num_samples, num_features, seed)
+        drawn, normal = _draw_random(view, num_samples, num_features, seed)
         is_theta = None
         if domain is not None and space.scale.shape[-1] == dim:
             columns = torch.arange(dim, device=space.scale.device)
             theta = torch.tensor(domain.theta.columns, device=columns.device)
             is_theta = torch.isin(columns, theta)
         rank = rank_columns(view.train_inputs, space.scale, is_theta)
-        drawn = random.frequencies.expand(*view.batch_shape, -1, -1)
-        frequencies = drawn.take_along_dim(rank.unsqueeze(-2), dim=-1)
-        random = random._replace(frequencies=frequencies)
-        return _draw(view, space, random, method)
+        drawn = drawn.expand(*view.batch_shape, -1, -1)
+        drawn = drawn.take_along_dim(rank.unsqueeze(-2), dim=-1)
+        return _draw(view, space, drawn, normal, method)
 
 
 class StationarySpace(NamedTuple):
@@ -164,21 +162,15 @@ def read_space(view: ExactGPView, kernel: StationaryKernel) -> StationarySpace:
     Raises:
         UnsupportedError: If the mean is not constant.
     """
-    if type(view.mean_module) not in (ConstantMean, ZeroMean):
-        raise UnsupportedError(
-            "Expected a ConstantMean or a ZeroMean, got "
-            f"{type(view.mean_module).__name__}."
-        )
+    view.check_constant_mean()
     inputs = view.train_inputs
     scale = kernel.lengthscale.expand(*view.batch_shape, 1, inputs.shape[-1])
     scaled = inputs / scale
     shift = scaled.mean(dim=-2, keepdim=True)
     slope = None
     if _is_affine(view.input_transform):
-        ends = torch.stack(
-            [torch.zeros_like(inputs[..., 0, :]), torch.ones_like(inputs[..., 0, :])],
-            dim=-2,
-        )
+        zero = torch.zeros_like(inputs[..., :1, :])
+        ends = torch.cat([zero, torch.ones_like(zero)], dim=-2)
         slope = view.transform_inputs(ends).diff(dim=-2) / scale
     return StationarySpace(
         smoothness=kernel.smoothness,
@@ -232,50 +224,20 @@ def build_expansion(
     )
 
 
-class RandomNumbers(NamedTuple):
-    """All that is random in function samples.
-
-    Attributes:
-        frequencies: ``batch_shape x F / 2 x d`` draws from the spectral density.
-        normal: ``batch_shape x C x (F + t)`` standard normal numbers, for the weights
-            of the features and the noise of the observations.
-    """
-
-    frequencies: Tensor
-    normal: Tensor
-
-
 def _draw_random(
     view: ExactGPView,
     num_samples: int,
     num_features: int,
     seed: int | Sequence[int] | None,
-) -> RandomNumbers:
-    """Draw what is random.
-
-    Args:
-        view: The model.
-        num_samples: The number ``C`` of functions.
-        num_features: The number ``F`` of features.
-        seed: One seed for all, or one for each model of the batch.
-
-    Returns:
-        The random numbers.
-    """
+) -> tuple[Tensor, Tensor]:
+    """Draw ``F / 2 x d`` frequencies and ``C x (F + t)`` normals, for each model."""
     inputs = view.train_inputs
     kernel: Any = view.covar_module
+    shape = (num_samples, num_features + inputs.shape[-2])
 
-    def draw(kernel: Any, batch_shape: torch.Size) -> RandomNumbers:
-        return RandomNumbers(
-            draw_plain_frequencies(kernel, inputs.shape[-1], num_features // 2),
-            torch.randn(
-                *batch_shape,
-                num_samples,
-                num_features + inputs.shape[-2],
-                dtype=inputs.dtype,
-                device=inputs.device,
-            ),
-        )
+    def draw(kernel: Any, batch_shape: torch.Size) -> tuple[Tensor, Tensor]:
+        drawn = draw_plain_frequencies(kernel, inputs.shape[-1], num_features // 2)
+        return drawn, torch.randn_like(inputs.new_empty(*batch_shape, *shape))
 
     if not isinstance(seed, Sequence):
         with seeded(seed):
@@ -292,31 +254,22 @@ def _draw_random(
         with seeded(own):
             members.append(draw(single, torch.Size()))
     frequencies, normal = zip(*members, strict=True)
-    return RandomNumbers(torch.stack(frequencies), torch.stack(normal))
+    return torch.stack(frequencies), torch.stack(normal)
 
 
 def _draw(
-    view: ExactGPView, space: StationarySpace, random: RandomNumbers, method: str
+    view: ExactGPView,
+    space: StationarySpace,
+    drawn: Tensor,
+    normal: Tensor,
+    method: str,
 ) -> Expansion:
-    """Make prior samples and condition them on the observations.
-
-    Args:
-        view: The model.
-        space: Its space.
-        random: The random numbers.
-        method: ``"matheron"`` or ``"weight"``.
-
-    Returns:
-        ``batch_shape x C`` functions.
-    """
-    num_frequencies = random.frequencies.shape[-2]
-    frequencies, share = draw_frequencies(
-        view, space.smoothness, num_frequencies, random.frequencies
-    )
+    """Make prior samples and condition them on the observations."""
+    frequencies, share = stretch_frequencies(drawn, space.smoothness)
     amplitude = (space.variance * share.unsqueeze(-2)).sqrt().tile(2)
     phase = space.centers @ frequencies.mT
     features = amplitude * torch.cat([phase.cos(), phase.sin()], dim=-1)
-    weights, noise = random.normal.tensor_split([2 * num_frequencies], dim=-1)
+    weights, noise = normal.tensor_split([features.shape[-1]], dim=-1)
     noise = view.noise.unsqueeze(-2).sqrt() * noise
     residual = view.residual.unsqueeze(-2) - weights @ features.mT - noise
     if method == "matheron":
@@ -331,14 +284,7 @@ def _draw(
 
 
 def _is_affine(transform: Module | None) -> bool:
-    """Whether an input transform is an affine map of each column.
-
-    Args:
-        transform: An input transform, or ``None``.
-
-    Returns:
-        Whether it is.
-    """
+    """Whether an input transform is an affine map of each column."""
     if isinstance(transform, ChainedInputTransform):
         return all(_is_affine(link) for link in transform.values())
     return transform is None or isinstance(transform, AffineInputTransform)
@@ -347,14 +293,7 @@ def _is_affine(transform: Module | None) -> bool:
 def _check_arguments(
     num_samples: object, num_features: object, method: object, seed: object
 ) -> None:
-    """Raise on wrong arguments.
-
-    Args:
-        num_samples: The number of functions.
-        num_features: The number of features.
-        method: The method.
-        seed: The seed.
-    """
+    """Raise on wrong arguments."""
     check_number("num_samples", num_samples, 1)
     if not isinstance(num_features, Integral) or num_features < 2 or num_features % 2:
         raise InputDataError(

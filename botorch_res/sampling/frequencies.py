@@ -36,8 +36,6 @@ import torch
 from botorch.sampling.pathwise import gen_kernel_features
 from torch import Tensor
 
-from botorch_res.models import ExactGPView
-
 # Observations are compared to about six digits of a column's range, which rounding
 # errors do not reach. Not a round number: data that are lie far from where keys change.
 KEYS_PER_RANGE = 1e6 / math.pi
@@ -98,30 +96,20 @@ def rank_columns(
     return ((after > 0) | behind).sum(dim=-1)
 
 
-def draw_frequencies(
-    view: ExactGPView,
-    smoothness: float,
-    num_frequencies: int,
-    drawn: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Draw frequencies, and the shares of the features that belong to them.
+def stretch_frequencies(drawn: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
+    """Stretch every other frequency, and weigh the features that belong to them.
 
     Args:
-        view: A model with a stationary kernel.
+        drawn: ``batch_shape x num_frequencies x d`` frequencies from the kernel's
+            spectral density.
         smoothness: Matern's ``nu``, infinite for the squared exponential.
-        num_frequencies: The number of frequencies, half of that of the features.
-        drawn: Frequencies from the kernel's spectral density, which are to be
-            stretched; they are drawn here if ``None``.
 
     Returns:
         ``batch_shape x num_frequencies x d`` angular frequencies in units of the
         lengthscales, and ``batch_shape x num_frequencies`` shares of the prior's
         variance, which are 1 in sum on average.
     """
-    dim = view.train_inputs.shape[-1]
-    if drawn is None:
-        drawn = draw_plain_frequencies(view.covar_module, dim, num_frequencies)
-    drawn = drawn.expand(*view.batch_shape, num_frequencies, dim)
+    num_frequencies, dim = drawn.shape[-2:]
     tail = 1.0 if math.isinf(smoothness) else 2.0
     stretch = 1.0 + tail * math.sqrt(2.0 / dim)
     # Alternating points of a Sobol sequence lie on either side of the origin, which is

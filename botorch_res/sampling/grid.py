@@ -20,7 +20,7 @@ from torch.nn import Module
 
 from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models import ExactGPView
-from botorch_res.sampling.function import BatchFunction
+from botorch_res.sampling.batch_function import BatchFunction
 
 # The joint covariance of more points than this would need more than 200 MB.
 MAX_GRID_POINTS = 5000

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 from botorch.models.model import Model
-from gpytorch.means import ConstantMean, ZeroMean
 from torch import Tensor
 
 from botorch_res.models import ExactGPView
+from botorch_res.sampling.batch_function import BatchFunction
 from botorch_res.sampling.fourier import build_expansion, read_space
-from botorch_res.sampling.function import BatchFunction
 
 
 class KernelMean(BatchFunction):
@@ -25,8 +24,7 @@ class KernelMean(BatchFunction):
         """
         super().__init__()
         self.view = view
-        weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
-        self.register_buffer("weights", weights)
+        self.register_buffer("weights", view.mean_weights)
         self.sample_shape = torch.Size([1, *view.batch_shape])
         inputs = view.original_inputs.flatten(0, -2)
         spread = inputs.amax(dim=0) - inputs.amin(dim=0)
@@ -63,10 +61,9 @@ def posterior_mean(model: Model | ExactGPView) -> BatchFunction:
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
     kernel = view.stationary_kernel
     with torch.no_grad():
-        if kernel is None or type(view.mean_module) not in (ConstantMean, ZeroMean):
+        if kernel is None or not view.has_constant_mean:
             return KernelMean(view)
         space = read_space(view, kernel)
-        weights = view.whitener.mT @ view.whitened_residual.unsqueeze(-1)
-        frequencies = space.centers[..., :0, :]
-        waves = weights.mT[..., :0]
-        return build_expansion(view, space, frequencies, waves, weights.mT)
+        weights = view.mean_weights.mT
+        no_waves = space.centers[..., :0, :]
+        return build_expansion(view, space, no_waves, weights[..., :0], weights)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models.radial import radial_value, squared_distance
-from botorch_res.sampling import function as base
+from botorch_res.sampling import memory
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion
@@ -44,13 +44,12 @@ class ThetaTable:
         self.separable = math.isinf(expansion.smoothness)
         self.reference = thetas[:1]
         corner = domain.join(domain.x.bounds[:1], thetas)
-        u = domain.theta.of(expansion.scaled(corner))
+        u = domain.theta.of(expansion.scaled(corner)).unsqueeze(-3)
         self.factors = self._features(u, domain.theta)
         self.distance = self._distance(u, domain.theta)
         self.weighted = None
-        if self.factors.numel() * expansion.num_samples <= base.MAX_ELEMENTS:
-            weighted = self._weigh(self.factors)
-            self.weighted = weighted.movedim(0, -3).flatten(-3, -2)
+        if self.factors.numel() * expansion.num_samples <= memory.MAX_ELEMENTS:
+            self.weighted = self._weigh(self.factors).flatten(-3, -2)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate the functions at all pairs.
@@ -62,29 +61,28 @@ class ThetaTable:
             ``sample_shape x b x M`` values.
         """
         shared = self.expansion.is_shared(x)
-        if shared and x.ndim == 2 + len(self.expansion.sample_shape):
-            x = x.squeeze(0)
         z = self.domain.join(x, self.reference)
         u = self.domain.x.of(self.expansion.scaled(z))
+        # A model's samples stand next to the points, so that all of them are one large
+        # product; before the models they would make it many small ones.
+        has_samples = x.ndim == 2 + len(self.expansion.sample_shape)
+        u = u.movedim(0, -3) if has_samples else u.unsqueeze(-3)
         features = self._features(u, self.domain.x)
-        # In the products a model's samples stand side by side, next to the points:
-        # one large product for each model, where the order of the samples before the
-        # models would make it many small ones.
         if shared and self.weighted is not None:
-            values: Tensor = features @ self.weighted.mT
+            values: Tensor = features.squeeze(-3) @ self.weighted.mT
             shape = (self.expansion.num_samples, -1)
-            values = values.unflatten(-1, shape).movedim(-2, 0)
+            values = values.unflatten(-1, shape).transpose(-2, -3)
         else:
-            weighted = self._weigh(features).movedim(0, -3)
-            values = weighted.flatten(-3, -2) @ self.factors.mT
-            values = values.unflatten(-2, weighted.shape[-3:-1]).movedim(-3, 0)
+            weighted = self._weigh(features)
+            values = weighted.flatten(-3, -2) @ self.factors.squeeze(-3).mT
+            values = values.unflatten(-2, weighted.shape[-3:-1])
         if not self.separable and self.expansion.centers.shape[-2]:
             values = values + self._kernel(u, shared)
-        return values + self.expansion.offset[..., None, None]
+        return values.movedim(-3, 0) + self.expansion.offset[..., None, None]
 
     def _features(self, u: Tensor, part: DomainPart) -> Tensor:
         """The ``... x n x W`` cosines, sines and, if separable, kernels of one part."""
-        phase = u @ part.of(self.expansion.frequencies).mT
+        phase = u @ part.of(self.expansion.frequencies).unsqueeze(-3).mT
         factors = [phase.cos(), phase.sin()]
         if self.separable:
             distance = self._distance(u, part)
@@ -93,35 +91,41 @@ class ThetaTable:
 
     def _distance(self, u: Tensor, part: DomainPart) -> Tensor:
         """One part's share of the ``... x n x t`` squared distances to the centres."""
-        centers = part.of(self.expansion.centers)
+        centers = part.of(self.expansion.centers).unsqueeze(-3)
         return squared_distance(u, centers, self.expansion.smoothness)
 
     def _weigh(self, factors: Tensor) -> Tensor:
-        """Apply the samples' weights to the factors of one part."""
-        expansion = self.expansion
-        a, b = expansion.cosines.unsqueeze(-2), expansion.sines.unsqueeze(-2)
-        waves = expansion.frequencies.shape[-2]
+        """Apply the ``batch_shape x C`` samples' weights to the factors of one part."""
+        a, b, v = (
+            weights.movedim(0, -2).unsqueeze(-2)
+            for weights in (
+                self.expansion.cosines,
+                self.expansion.sines,
+                self.expansion.kernel_weights,
+            )
+        )
+        waves = a.shape[-1]
         cosine, sine = factors[..., :waves], factors[..., waves : 2 * waves]
         weighted = [a * cosine + b * sine, b * cosine - a * sine]
         if self.separable:
-            kernel_weights = expansion.kernel_weights.unsqueeze(-2)
-            weighted.append(kernel_weights * factors[..., 2 * waves :])
+            weighted.append(v * factors[..., 2 * waves :])
         return torch.cat(weighted, dim=-1)
 
     def _kernel(self, u: Tensor, shared: bool) -> Tensor:
         """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""
         x_distance = self._distance(u, self.domain.x).unsqueeze(-2)
         theta_distance = self.distance.unsqueeze(-3)
-        weights = self.expansion.kernel_weights
-        if shared:  # batch_shape x t x C
-            weights = weights.movedim(0, -1).unsqueeze(-3)
+        weights = self.expansion.kernel_weights.movedim(0, -2)
+        # All samples of a model in one product, or each with its own distances.
+        if shared:
+            weights = weights.mT[..., None, None, :, :]
         else:
             weights = weights[..., None, :, None]
         pairs = x_distance.shape[:-3].numel() * self.distance.shape[-2:].numel()
-        rows = max(1, base.piece_size(u.device) // pairs)
+        rows = max(1, memory.piece_size(u.device) // pairs)
         chunks = []
         for part in x_distance.split(rows, dim=-3):
             kernel = radial_value(part + theta_distance, self.expansion.smoothness)
             chunks.append(kernel @ weights)
         values = torch.cat(chunks, dim=-3)
-        return values.movedim(-1, 0) if shared else values.squeeze(-1)
+        return values.squeeze(-4).movedim(-1, -3) if shared else values.squeeze(-1)

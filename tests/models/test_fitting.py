@@ -155,8 +155,16 @@ class TestEveryFactory:
             ({"X": points(0)}, BotorchTensorDimensionError, r"got \(0, 2\)"),
             ({"bounds": BOUNDS[:, :1]}, BotorchTensorDimensionError, r"and \(2, 1\)"),
             ({"Y": torch.zeros(3)}, BotorchTensorDimensionError, r"`Y` of shape 3 x 1"),
-            ({"Y": torch.full((3, 1), math.nan)}, InputDataError, "finite `Y`, got"),
-            ({"Yvar": torch.full((3, 1), -1.0)}, InputDataError, "`Yvar` >= 0, got"),
+            (
+                {"Y": torch.full((3, 1), math.nan)},
+                InputDataError,
+                "`Y` to be finite, got",
+            ),
+            (
+                {"Yvar": torch.full((3, 1), -1.0)},
+                InputDataError,
+                "`Yvar` to be at least 0, got",
+            ),
         ],
     )
     def test_bad_data(self, factory, change, error, message):

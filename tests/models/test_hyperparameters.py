@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from botorch.exceptions.errors import InputDataError
 from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
@@ -77,13 +78,13 @@ class TestDensity:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ((1.0, 1.0, 2.0, 3.0), "lower = 2.0, median = 1.0, upper = 3.0"),
-            ((1.0, 1.0, 0.0, 3.0), "lower = 0.0"),
-            ((1.0, 0.0, 0.5, 3.0), "positive spread, got 0.0"),
+            ((1.0, 1.0, 2.0, 3.0), "got 2.0, 1.0 and 3.0"),
+            ((1.0, 1.0, 0.0, 3.0), "got 0.0, 1.0 and 3.0"),
+            ((1.0, 0.0, 0.5, 3.0), "`spread` to be positive, got 0.0"),
         ],
     )
     def test_priors_are_checked(self, arguments, message):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(InputDataError, match=message):
             LogNormalPrior(*arguments)
 
     def test_text_shows_the_numbers(self):

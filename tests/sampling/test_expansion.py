@@ -8,7 +8,7 @@ from botorch.exceptions.errors import BotorchTensorDimensionError
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models.radial import radial_value
-from botorch_res.sampling import BatchFunction, Expansion, function, theta_table
+from botorch_res.sampling import BatchFunction, Expansion, memory, theta_table
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 DOMAIN = RobustDomain(
@@ -91,7 +91,7 @@ def test_table_equals_values_at_all_pairs(monkeypatch, batch, t, smoothness):
     own = torch.rand(4, *batch, 5, 1, dtype=torch.double)
     plain = BatchFunction.theta_table(f, thetas, DOMAIN)
     for limit in (2**24, 40):  # with and without room for weighted factors, and chunks
-        monkeypatch.setattr(function, "MAX_ELEMENTS", limit)
+        monkeypatch.setattr(memory, "MAX_ELEMENTS", limit)
         table = f.theta_table(thetas, DOMAIN)
         torch.testing.assert_close(table(x), plain(x))
         torch.testing.assert_close(table(own), plain(own))
@@ -137,7 +137,7 @@ def test_pairs_fit_the_caches(monkeypatch):
     common, own = torch.rand(5, 1).double(), torch.rand(4, 5, 1).double()
     whole = [table(common), table(own)]
     monkeypatch.setattr(theta_table, "radial_value", record)
-    monkeypatch.setattr(function, "CACHED_ELEMENTS", 2 * 4 * 7 * 6)
+    monkeypatch.setattr(memory, "CACHED_ELEMENTS", 2 * 4 * 7 * 6)
     for x, expected in zip((common, own), whole, strict=True):
         torch.testing.assert_close(table(x), expected)
     assert max(sizes) == 2 * 4 * 7 * 6
@@ -149,7 +149,7 @@ def test_chunks_do_not_change_values(monkeypatch):
     z = torch.randn(4, 9, 3, dtype=torch.double)
     columns = torch.tensor([0, 1])
     whole = (f(z), f(z[0]), *f.derivatives(z, columns))
-    monkeypatch.setattr(function, "MAX_ELEMENTS", 100)
+    monkeypatch.setattr(memory, "MAX_ELEMENTS", 100)
     parts = (f(z), f(z[0]), *f.derivatives(z, columns))
     for a, b in zip(whole, parts, strict=True):
         torch.testing.assert_close(a, b)
@@ -180,11 +180,11 @@ def test_derivatives_fit_the_caches(batch, points, pieces, monkeypatch):
 
     monkeypatch.setattr(type(table), "_evaluate", record)
     features = f.frequencies.shape[-2] + f.centers.shape[-2]
-    monkeypatch.setattr(function, "CACHED_ELEMENTS", points * features)
+    monkeypatch.setattr(memory, "CACHED_ELEMENTS", points * features)
     for part, expected in zip(table(z), whole, strict=True):
         torch.testing.assert_close(part, expected)
     assert sizes == pieces
-    assert function.piece_size(torch.device("meta")) == function.MAX_ELEMENTS
+    assert memory.piece_size(torch.device("meta")) == memory.MAX_ELEMENTS
 
 
 class Cube(torch.nn.Module):

@@ -389,5 +389,5 @@ def test_unsupported_models():
         draw_fourier_samples(make_model(t=0), 2)
     broken = make_model()
     broken.train_targets[0] = math.nan
-    with pytest.raises(InputDataError, match="finite train_targets"):
+    with pytest.raises(InputDataError, match="`train_targets` to be finite"):
         draw_fourier_samples(broken, 2)

@@ -7,7 +7,11 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from scipy import stats
 
 from botorch_res.models import ExactGPView
-from botorch_res.sampling.frequencies import draw_frequencies, rank_columns
+from botorch_res.sampling.frequencies import (
+    draw_plain_frequencies,
+    rank_columns,
+    stretch_frequencies,
+)
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 
@@ -24,6 +28,12 @@ def make_view(smoothness, dim, batch=()):
     return ExactGPView(
         SingleTaskGP(X, Y, covar_module=kernel, outcome_transform=None).double()
     )
+
+
+def draw_frequencies(view, smoothness, num):
+    dim = view.train_inputs.shape[-1]
+    drawn = draw_plain_frequencies(view.covar_module, dim, num)
+    return stretch_frequencies(drawn, smoothness)
 
 
 def spectrum(smoothness, dim):

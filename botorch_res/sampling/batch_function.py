@@ -30,26 +30,8 @@ from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
 
-# Largest number of elements of an intermediate tensor: 128 MiB in double precision.
-MAX_ELEMENTS = 2**24
-# The same on a processor: so few that its caches hold what one operation leaves to the
-# next.
-CACHED_ELEMENTS = 2**18
 # Largest number of points at which a function of unknown cost is evaluated at once.
 MAX_POINTS = 2**18
-
-
-def piece_size(device: torch.device) -> int:
-    """Into pieces of how many elements to cut a chain of elementwise operations.
-
-    Args:
-        device: Where they run.
-
-    Returns:
-        The largest number of elements.
-    """
-    is_cached = device.type == "cpu"
-    return min(MAX_ELEMENTS, CACHED_ELEMENTS) if is_cached else MAX_ELEMENTS
 
 
 class Derivatives(NamedTuple):
@@ -164,15 +146,7 @@ class BatchFunction(Module, ABC):
         return partial(self.derivatives, columns=columns)
 
     def _difference_hessian(self, z: Tensor, columns: Tensor) -> Tensor:
-        """Central differences of gradients, at all points and columns in one call.
-
-        Args:
-            z: ``sample_shape x n x d`` points, each function its own.
-            columns: The indices of the ``k`` columns to differentiate by.
-
-        Returns:
-            ``sample_shape x n x k x k`` differences.
-        """
+        """Central differences of gradients, at all points and columns in one call."""
         k = len(columns)
         width = self.width.index_select(-1, columns)
         step = torch.diag_embed(torch.finfo(z.dtype).eps ** (1.0 / 3.0) * width)
@@ -217,16 +191,7 @@ class BatchFunction(Module, ABC):
 
 
 def _gradient(value: Tensor, leaf: Tensor, create_graph: bool = False) -> Tensor:
-    """Gradient of point-wise values; zero where there is no dependence.
-
-    Args:
-        value: ``sample_shape x n`` values, each dependent on its own point only.
-        leaf: ``sample_shape x n x k`` coordinates of the points.
-        create_graph: Whether the gradient is to be differentiated again.
-
-    Returns:
-        The ``sample_shape x n x k`` gradient.
-    """
+    """Gradient of point-wise values; zero where there is no dependence."""
     if not value.requires_grad:
         return torch.zeros_like(leaf)
     (gradient,) = torch.autograd.grad(
@@ -296,12 +261,7 @@ class CallableFunction(BatchFunction):
 
 
 def _check_values(values: Tensor, z: Tensor) -> None:
-    """Raise if a callable's values are not finite, and say where.
-
-    Args:
-        values: ``sample_shape x n`` values.
-        z: ``n x d`` or ``sample_shape x n x d`` points.
-    """
+    """Raise if a callable's values are not finite, and say where."""
     finite = values.isfinite()
     if not finite.all():
         point = z.detach().expand(*values.shape, -1)[~finite][0]

@@ -6,7 +6,7 @@ import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
 from botorch_res.domain import RobustDomain
-from botorch_res.sampling import CallableFunction, as_batch_function, function
+from botorch_res.sampling import CallableFunction, as_batch_function, batch_function
 
 DOMAIN = RobustDomain(
     torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double), uncontrollable=[1]
@@ -79,7 +79,7 @@ def test_hessians_without_second_derivatives_in_autograd():
 
 @pytest.mark.parametrize("limit", [2**18, 7])
 def test_table_of_all_pairs(monkeypatch, limit):
-    monkeypatch.setattr(function, "MAX_POINTS", limit)
+    monkeypatch.setattr(batch_function, "MAX_POINTS", limit)
     thetas = torch.rand(4, 1, dtype=torch.double)
     table = as_batch_function(waves, DOMAIN).theta_table(thetas, DOMAIN)
     x = torch.rand(5, 2, dtype=torch.double)
