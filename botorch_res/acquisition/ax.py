@@ -37,7 +37,7 @@ from botorch.generation.sampling import SamplingStrategy
 from torch import Tensor
 
 from botorch_res.acquisition.robust_entropy_search import qRobustEntropySearch
-from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from botorch_res.optim import optimize_robust_acqf
 
 
 class RobustAcquisition(Acquisition):

@@ -115,23 +115,18 @@ def construct_inputs_qRES(
     dataset = training_data
     if isinstance(dataset, dict):
         dataset = next(iter(dataset.values()))
+    pieces: dict[str, Any] = {
+        "uncontrollable": uncontrollable,
+        "x_choices": x_choices,
+        "theta_choices": theta_choices,
+        "discrete_choices": discrete_choices,
+    }
     if domain is None:
-        domain = _assemble_domain(
-            bounds, uncontrollable, x_choices, theta_choices, discrete_choices, dataset
+        domain = _assemble_domain(bounds, dataset, **pieces)
+    elif given := [name for name, piece in pieces.items() if piece is not None]:
+        raise InputDataError(
+            f"Expected either `domain` or {given}, which describe a domain, got both."
         )
-    else:
-        pieces = {
-            "uncontrollable": uncontrollable,
-            "x_choices": x_choices,
-            "theta_choices": theta_choices,
-            "discrete_choices": discrete_choices,
-        }
-        given = [name for name, piece in pieces.items() if piece is not None]
-        if given:
-            raise InputDataError(
-                f"Expected either `domain` or {given}, which describe a domain, got "
-                "both."
-            )
     if bounds is not None:
         _check_extent(domain, _bounds_tensor(bounds))
     if dataset is not None:
@@ -154,25 +149,13 @@ def construct_inputs_qRES(
 
 def _assemble_domain(
     bounds: Sequence[tuple[float, float]] | None,
+    dataset: SupervisedDataset | None,
     uncontrollable: Sequence[int | str] | None,
     x_choices: Sequence[Sequence[float]] | None,
     theta_choices: Sequence[Sequence[float]] | None,
     discrete_choices: Mapping[int, Sequence[float]] | None,
-    dataset: SupervisedDataset | None,
 ) -> RobustDomain:
-    """Put a domain together from plain lists.
-
-    Args:
-        bounds: The lower and upper bound of each column.
-        uncontrollable: The names or the indices of the uncontrollable columns.
-        x_choices: The settings of a finite ``x``.
-        theta_choices: The settings of a finite ``theta``.
-        discrete_choices: The values of each discrete column.
-        dataset: The data, which name the columns.
-
-    Returns:
-        The domain.
-    """
+    """Put a domain together from plain lists."""
     if bounds is None or uncontrollable is None:
         raise InputDataError(
             "Expected a `domain`, or `bounds` and `uncontrollable`, which names the "
@@ -183,8 +166,7 @@ def _assemble_domain(
     box = RobustDomain(_bounds_tensor(bounds), _column_indices(uncontrollable, dataset))
     choices = {"x_choices": x_choices, "theta_choices": theta_choices}
     if discrete_choices is not None:
-        given = [name for name, choice in choices.items() if choice is not None]
-        if given:
+        if given := [name for name, rows in choices.items() if rows is not None]:
             raise InputDataError(
                 f"Expected either `discrete_choices` or {given}, got both: in Ax, "
                 "declare parameters of finitely many values as ordered choice "
@@ -194,28 +176,17 @@ def _assemble_domain(
             "x_choices": _product(box.x.columns, discrete_choices),
             "theta_choices": _product(box.theta.columns, discrete_choices),
         }
-    return RobustDomain(
-        box.bounds,
-        box.theta.columns,
-        **{
-            name: None if choice is None else torch.tensor(choice, dtype=torch.double)
-            for name, choice in choices.items()
-        },
-    )
+    tensors = {
+        name: None if rows is None else torch.tensor(rows, dtype=torch.double)
+        for name, rows in choices.items()
+    }
+    return RobustDomain(box.bounds, box.theta.columns, **tensors)
 
 
 def _column_indices(
     uncontrollable: Sequence[int | str], dataset: SupervisedDataset | None
 ) -> list[int]:
-    """Replace the names of columns by their indices.
-
-    Args:
-        uncontrollable: Names or indices.
-        dataset: The data, which name the columns.
-
-    Returns:
-        The indices, still to be validated.
-    """
+    """Replace the names of columns by their indices."""
     if isinstance(uncontrollable, str):
         raise InputDataError(
             "Expected `uncontrollable` to be a list of names or indices, got "
@@ -235,15 +206,7 @@ def _column_indices(
 def _product(
     columns: Sequence[int], discrete_choices: Mapping[int, Sequence[float]]
 ) -> list[tuple[float, ...]] | None:
-    """All combinations of the values of discrete columns.
-
-    Args:
-        columns: The columns of one part of the domain.
-        discrete_choices: The values of each discrete column.
-
-    Returns:
-        The combinations, or ``None`` if the columns are continuous.
-    """
+    """All combinations of discrete columns' values; ``None`` if none is discrete."""
     discrete = [column for column in columns if column in discrete_choices]
     if not discrete:
         return None
@@ -258,43 +221,29 @@ def _product(
 
 
 def _bounds_tensor(bounds: Sequence[tuple[float, float]] | Tensor) -> Tensor:
-    """Turn pairs of bounds into the ``2 x d`` tensor of a domain.
-
-    Args:
-        bounds: The lower and upper bound of each column.
-
-    Returns:
-        The ``2 x d`` tensor.
-    """
+    """Turn pairs of bounds into the ``2 x d`` tensor of a domain."""
     if isinstance(bounds, Tensor) or any(len(pair) != 2 for pair in bounds):
         # A 2 x 2 tensor of lower and upper bounds reads as well the other way round.
         raise InputDataError(
             "Expected `bounds` to be a list of one pair (lower, upper) for each "
-            f"column, got {bounds!r}. A 2 x d tensor belongs into a RobustDomain."
+            f"column, got {bounds!r}. A 2 x d tensor goes into a RobustDomain."
         )
     return torch.tensor(bounds, dtype=torch.double).T
 
 
 def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
-    """Raise unless a domain reaches just as far as the space that is searched.
-
-    This finds choices and bounds that were given in other units than the model's.
-
-    Args:
-        domain: The domain.
-        bounds: The ``2 x d`` bounds of the search.
-    """
+    """Raise unless a domain reaches just as far as the ``2 x d`` bounds."""
+    # This finds choices and bounds that were given in other units than the model's.
     if domain.dim != bounds.shape[-1]:
         raise InputDataError(
             f"Expected a `domain` of as many columns as `bounds`, {bounds.shape[-1]}, "
             f"got {domain.dim}."
         )
     extents = [
-        part if choices is None else torch.stack(choices.aminmax(dim=0))
-        for part, choices in (
-            (domain.x.bounds, domain.x.choices),
-            (domain.theta.bounds, domain.theta.choices),
-        )
+        part.bounds
+        if part.choices is None
+        else torch.stack(part.choices.aminmax(dim=0))
+        for part in (domain.x, domain.theta)
     ]
     extent = domain.join(*extents).to(bounds)
     slack = ROUNDING * (bounds[1] - bounds[0])
@@ -310,23 +259,15 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
 
 
 def _check_observed(domain: RobustDomain, X: Tensor) -> None:
-    """Raise if no observation belongs to the domain's finite sets.
-
-    This finds finite sets that are given here, but not to the one who proposes points.
-
-    Args:
-        domain: The domain.
-        X: The ``n x d`` observed points.
-    """
+    """Raise if none of the ``n x d`` observed points is in the domain's finite sets."""
+    # This finds finite sets that are given here, but not to whoever proposes points.
     domain = domain.to(dtype=X.dtype, device=X.device)
-    x, theta = domain.split(X)
-    for name, choices, inside in (
-        ("x_choices", domain.x.choices, domain.x.contains(x)),
-        ("theta_choices", domain.theta.choices, domain.theta.contains(theta)),
-    ):
-        if choices is not None and len(X) > 0 and not inside.any():
+    for part in (domain.x, domain.theta):
+        inside = part.contains(part.of(X))
+        if part.is_finite and len(X) > 0 and not inside.any():
             raise InputDataError(
-                f"Expected observations at the `{name}`, but none of {len(X)} is at "
-                "one: give the choices in the units of the model's inputs; in Ax, "
-                "declare the parameters as ordered choice parameters, not as ranges."
+                f"Expected observations at the `{part.name}_choices`, but none of "
+                f"{len(X)} is at one: give the choices in the units of the model's "
+                "inputs; in Ax, declare the parameters as ordered choice parameters, "
+                "not as ranges."
             )

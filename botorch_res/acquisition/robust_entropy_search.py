@@ -57,7 +57,6 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import (
     BotorchTensorDimensionError,
-    InputDataError,
     UnsupportedError,
 )
 from botorch.models.model import Model
@@ -68,14 +67,14 @@ from botorch.utils.transforms import (
 )
 from torch import Tensor
 
-from botorch_res.acquisition.arguments import check_points, is_negating, match_domain
+from botorch_res.acquisition.problem import is_negating, match_domain
 from botorch_res.acquisition.targets import LocalWorstCases, Target, find_target
 from botorch_res.acquisition.truncation import tie_weights
+from botorch_res.checks import check_finite, check_number, check_points
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ExactGPView, StagedGP
 from botorch_res.optim import RobustOptimum, WorstCaseSolver, robust_optimum
-from botorch_res.optim.arguments import check_counts, check_effort
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
 
 # Moves the acquisition function by less than 1e-4 nats in most places and, after a
@@ -181,8 +180,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         """
         super().__init__(model=model)
         self.target = find_target(target)
-        check_counts(max_elements=(max_elements, 1))
-        check_effort(effort)
+        check_number("max_elements", max_elements, 1)
         negate = maximize != is_negating(posterior_transform)
         self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
@@ -239,10 +237,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         """
         if X_pending is not None:
             check_points("X_pending", X_pending, self.domain.dim, "m")
-            if not bool(X_pending.isfinite().all()):
-                raise InputDataError(
-                    f"Expected finite `X_pending`, got {X_pending.tolist()}."
-                )
+            check_finite(X_pending=X_pending)
         super().set_X_pending(X_pending)
         with torch.no_grad():
             self._condition()
@@ -285,28 +280,13 @@ class qRobustEntropySearch(AcquisitionFunction):
         return gain.movedim(-1, 0).reshape(batch_shape)
 
     def _information_gain(self, points: Tensor) -> Tensor:
-        """The information gain at a chunk of points.
-
-        Args:
-            points: ``model_batch_shape x n x d`` points in the user's units.
-
-        Returns:
-            ``model_batch_shape x n`` values.
-        """
+        """The information gain at ``model_batch_shape x n x d`` points."""
         prior, conditional = self._variances(points)
         noise = self.noise_variance.unsqueeze(-1)
         return 0.5 * ((prior + noise).log() - (conditional + noise).log().mean(dim=0))
 
     def _variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """The variance at points, before and after conditioning on each sample.
-
-        Args:
-            points: ``model_batch_shape x n x d`` points in the user's units.
-
-        Returns:
-            The ``model_batch_shape x n`` posterior variances ``v`` of the noise-free
-            function, and the ``C x model_batch_shape x n`` conditional ones ``v_c``.
-        """
+        """Variances ``v``, and ``C x ...`` conditional ones, at a chunk of points."""
         partners, values, depth = self._worst_cases(points, num_branches=3)
         worst_value = values[..., 0, :]
         inputs = self.view.transform_inputs(points)
@@ -384,12 +364,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.ep_num_sweeps = result.num_sweeps
 
     def _update_optima(self, values: Tensor, partners: Tensor) -> None:
-        """Take the sampled robust optima, unless a lower worst case is known.
-
-        Args:
-            values: ``C x model_batch_shape x n`` worst-case values at known points.
-            partners: ``C x model_batch_shape x n x d`` their worst cases.
-        """
+        """Take the sampled robust optima, unless one of the worst cases is lower."""
         best, index = values.min(dim=-1, keepdim=True)
         nearest = partners.take_along_dim(index.unsqueeze(-1), dim=-2)
         best, nearest = best.squeeze(-1), nearest.squeeze(-2)
@@ -402,32 +377,19 @@ class qRobustEntropySearch(AcquisitionFunction):
     def _worst_cases_at_optima(self) -> LocalWorstCases:
         """The local worst cases at each sample's robust optimum that can tie."""
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
-        ranked = self.solver.ranked(x, x.shape[-1] + 1)
-        points = self.domain.join(x.unsqueeze(-2), ranked.theta).squeeze(-3)
+        (theta, value), _ = self.solver.ranked(x, x.shape[-1] + 1)
+        points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
         prior = self.view.prior_variance(self.view.transform_inputs(points))
-        value = ranked.value.squeeze(-2)
-        return LocalWorstCases(points, value, TIE_WIDTH * prior.sqrt())
+        return LocalWorstCases(points, value.squeeze(-2), TIE_WIDTH * prior.sqrt())
 
     def _worst_cases(
         self, points: Tensor, num_branches: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Each sample's worst cases at the controllable part of each point.
-
-        Args:
-            points: ``model_batch_shape x n x d`` points in the user's units.
-            num_branches: The number ``k`` of local worst cases.
-
-        Returns:
-            ``C x model_batch_shape x k x n x d`` points ``(x, h_c(x))``, the worst
-            first, the ``C x model_batch_shape x k x n`` values ``g_c(x)`` there, and
-            how far one goes down from each on the way to a worse one.
-        """
+        """Each sample's worst cases at the controllable part of each point."""
         x, _ = self.domain.split(points)
-        ranked = self.solver.ranked(x, num_branches)
-        theta = ranked.theta.transpose(-3, -2)
-        value = ranked.value.transpose(-2, -1)
-        depth = ranked.depth.transpose(-2, -1)
-        return self.domain.join(x.unsqueeze(-3), theta), value, depth
+        (theta, value), depth = self.solver.ranked(x, num_branches)
+        points = self.domain.join(x.unsqueeze(-3), theta.transpose(-3, -2))
+        return points, value.mT, depth.mT
 
     def _rows(self) -> int:
         """The number of candidates in a chunk."""

@@ -19,18 +19,16 @@ References:
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.utils.transforms import is_ensemble, t_batch_mode_transform
 from torch import Tensor
 
-from botorch_res.acquisition.arguments import is_negating, match_domain
+from botorch_res.acquisition.problem import is_negating, match_domain
+from botorch_res.checks import check_number
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.optim import WorstCaseSolver, robust_optimum
@@ -124,11 +122,7 @@ class StableOpt(AcquisitionFunction):
             >>> candidate, value = StableOpt(model, domain, maximize=False).optimize()
         """
         super().__init__(model=model)
-        number: Any = beta
-        if not isinstance(number, int | float) or not 0.0 <= number < math.inf:
-            raise InputDataError(
-                f"Expected `beta` to be a number of at least 0, got {beta!r}."
-            )
+        check_number("beta", beta, 0.0)
         negate = maximize != is_negating(posterior_transform)
         view = ExactGPView(model, negate=negate)
         self.domain = match_domain(domain, view)

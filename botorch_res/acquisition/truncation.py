@@ -6,8 +6,6 @@ by what the ``c``-th sample says about it. Wanted is the variance of its first p
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -92,13 +90,11 @@ def truncate_to_characteristics(
     tiny = torch.finfo(mean.dtype).tiny
     width = LEAST_WIDTH * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
     lower = torch.minimum(optimal_value, worst_value - width)
-    unbounded = torch.full_like(worst_value, -math.inf)
     moments = truncated_bvn_moments(
         mean,
         covariance,
-        lower=torch.stack([unbounded, lower], dim=-1),
+        lower=lower,
         upper=torch.stack([worst_value, worst_value], dim=-1),
-        one_sided=True,
         validate_args=False,
     )
     variance: Tensor = moments.covariance[..., 0, 0]

@@ -191,8 +191,8 @@ def test_rejects_what_is_unknown(model: SingleTaskGP) -> None:
             {"uncontrollable": ["theta"], "training_data": None},
             r"training data, \[\], got \['theta'\]",
         ),
-        ({"uncontrollable": [2]}, r"\[2\] has an index out of range"),
-        ({"uncontrollable": [0], "bounds": BOUNDS}, "2 x d tensor belongs"),
+        ({"uncontrollable": [2]}, r"at most 1 of them, got \[2\]"),
+        ({"uncontrollable": [0], "bounds": BOUNDS}, "2 x d tensor goes"),
         ({"uncontrollable": [0], "bounds": [(0, 1, 2)] * 2}, r"one pair \(lower, up"),
         (
             {"uncontrollable": [0], "domain": RobustDomain(BOUNDS, [0])},

@@ -204,6 +204,7 @@ def test_kernel_without_second_derivatives():
 def test_bad_beta():
     for beta in (-1.0, float("nan"), float("inf"), "4"):
         with pytest.raises(
-            InputDataError, match=f"`beta` to be a number of at least 0, got {beta!r}"
+            InputDataError,
+            match=f"`beta` to be a finite number of at least 0.0, got {beta!r}",
         ):
             StableOpt(make_model(1), make_domain("box"), beta=beta)

@@ -1,4 +1,4 @@
-"""What the acquisition functions ask of their arguments."""
+"""What an acquisition function is about: a direction and a domain for a model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from botorch.exceptions.errors import (
     InputDataError,
     UnsupportedError,
 )
-from torch import Tensor
 
+from botorch_res.checks import check_type
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
-from botorch_res.optim.arguments import check_domain
 
 
 def is_negating(posterior_transform: PosteriorTransform | None) -> bool:
@@ -55,7 +54,7 @@ def match_domain(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
     Returns:
         The domain itself, if it fits, or a copy.
     """
-    check_domain(domain)
+    check_type("domain", domain, RobustDomain)
     inputs = view.original_inputs
     if domain.dim != inputs.shape[-1]:
         raise BotorchTensorDimensionError(
@@ -66,24 +65,3 @@ def match_domain(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
     if (bounds.dtype, bounds.device) == (inputs.dtype, inputs.device):
         return domain
     return domain.to(dtype=inputs.dtype, device=inputs.device)
-
-
-def check_points(name: str, points: Tensor, dim: int, leading: str) -> None:
-    """Raise unless an argument is a tensor of points of the domain.
-
-    Args:
-        name: The argument's name.
-        points: Its value.
-        dim: The number of columns of the domain.
-        leading: The shape before the columns: ``"m"``, or with any batch dimensions.
-    """
-    if not isinstance(points, Tensor):
-        raise TypeError(
-            f"Expected `{name}` to be a tensor of shape {leading} x {dim}, got "
-            f"{type(points).__name__}."
-        )
-    if points.shape[-1:] != (dim,) or (leading == "m" and points.ndim != 2):
-        raise BotorchTensorDimensionError(
-            f"Expected `{name}` of shape {leading} x {dim}, got shape "
-            f"{tuple(points.shape)}."
-        )
