@@ -23,7 +23,7 @@ from benchmarks.report import RESULTS
 from benchmarks.speed import measure
 from benchmarks.units import Settings, pack_units, plan_units
 from benchmarks.workers import run_units
-from botorch_res.limits import check_number
+from botorch_res.checks import check_number
 
 STRATEGIES = (
     "res:num_samples=1",

@@ -42,7 +42,7 @@ from benchmarks.workload import BASE, GROWTH, compare_halves, count, make_work
 from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.acquisition.stable_opt import StableOpt
-from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from botorch_res.optim import optimize_robust_acqf
 from tests.acquisition.jumps import largest_jump
 from tests.operation_count import OperationCount
 

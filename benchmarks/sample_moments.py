@@ -13,7 +13,7 @@ from benchmarks.random_problems import NOISE_VARIANCE, random_model
 from botorch_res.models import ExactGPView
 from botorch_res.sampling import draw_fourier_samples
 from botorch_res.sampling.fourier import read_space
-from botorch_res.sampling.frequencies import draw_frequencies
+from botorch_res.sampling.frequencies import stretch_frequencies
 
 
 def run_statistics(quick: bool) -> Iterator[str]:
@@ -106,8 +106,7 @@ def variance_errors(view: ExactGPView, num_seeds: int) -> tuple[Tensor, Tensor]:
                 view.covar_module, num_inputs=dim, num_outputs=512
             ).weight
             share = torch.full_like(plain[:, 0], 1 / 256)
-            torch.manual_seed(seed)
-            draws = ((plain, share), draw_frequencies(view, space.smoothness, 256))
+            draws = ((plain, share), stretch_frequencies(plain, space.smoothness))
             for (frequencies, share), errors in zip(draws, results, strict=True):
                 points = torch.cat([Z / space.scale - space.shift, space.centers])
                 phase = points @ frequencies.mT

@@ -76,8 +76,8 @@ def measure_parts(repeats: int, quick: bool) -> str:
         rows.append([name, rival, *cells])
 
     for backward in (False, True):
-        problem = kernel.make_batch(10_000, True, torch.double)
-        ours = kernel.make_ours(True, compiled=False)
+        problem = kernel.make_batch(10_000, torch.double)
+        ours = kernel.make_ours(compiled=False)
         own, other = kernel.compare(ours, problem, backward, repeats)
         name = "1e4 truncated moments" + (" with gradient" if backward else "")
         add(name, own, other, "closed formulas")

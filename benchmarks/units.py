@@ -158,16 +158,13 @@ def build_strategy(unit: Unit, objective: Objective) -> Strategy:
         The strategy.
     """
     name, options = parse_strategy(unit.strategy)
-    try:
-        return make_strategy(
-            name,
-            objective.problem.domain,
-            maximize=not objective.problem.is_minimization_problem,
-            model_factory=objective.protocol.model_factory,
-            **options,
-        )
-    except TypeError as error:
-        raise ValueError(f"The strategy {unit.strategy!r} fails: {error}") from error
+    return make_strategy(
+        name,
+        objective.problem.domain,
+        maximize=not objective.problem.is_minimization_problem,
+        model_factory=objective.protocol.model_factory,
+        **options,
+    )
 
 
 def plan_units(

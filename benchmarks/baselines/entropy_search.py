@@ -14,8 +14,8 @@ from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from benchmarks.baselines.non_robust import NonRobustStrategy
-from botorch_res.limits import at_least
-from botorch_res.optim.ascent import advance, begin
+from botorch_res.checks import at_least
+from botorch_res.optim.acquisition.ascent import advance, begin
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
 from botorch_res.strategies import register_strategy
 

@@ -17,7 +17,7 @@ from botorch.models import SingleTaskGP
 from torch import Tensor
 
 from benchmarks.baselines.non_robust import NonRobustStrategy
-from botorch_res.limits import at_least
+from botorch_res.checks import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.strategies import register_strategy
 

@@ -34,16 +34,16 @@ from botorch.utils.transforms import normalize
 from torch import Tensor
 from torch.nn import ModuleList
 
-from botorch_res.limits import at_least
+from botorch_res.checks import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.models.members import members
 from botorch_res.optim import optimize_robust_acqf
 from botorch_res.seeding import seeded
-from botorch_res.strategies import Strategy
+from botorch_res.strategies.base import SequentialStrategy
 
 
 @dataclass(eq=False, kw_only=True)
-class NonRobustStrategy(Strategy):
+class NonRobustStrategy(SequentialStrategy):
     """Propose the maximum of one of BoTorch's acquisition functions.
 
     Attributes:
@@ -90,37 +90,26 @@ class NonRobustStrategy(Strategy):
             The acquisition function, of one candidate at a time.
         """
 
-    def propose(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None = None,
-        X_pending: Tensor | None = None,
-        n: int = 1,
-        seed: int = 0,
+    def propose_one(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor, seed: int
     ) -> Tensor:
-        """Maximise the acquisition function, one point after the other.
+        """Maximise the acquisition function.
 
         Args:
             X: A ``t x d`` tensor of evaluated points.
             Y: A ``t x 1`` tensor of their observed values.
             Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
-            X_pending: A ``p x d`` tensor of points under way.
-            n: The number of points.
+            X_pending: A ``p x d`` tensor of pending points, ``p`` possibly 0.
             seed: The seed of whatever the acquisition function draws, and of the
                 search.
 
         Returns:
-            An ``n x d`` tensor.
+            A ``1 x d`` tensor.
         """
-        self.check(X, X_pending, n)
-        pending = X[:0] if X_pending is None else X_pending
-        for _ in range(n):
-            # BoTorch's samplers take their seeds from the global generator.
-            with seeded(seed):
-                acqf = self.acquisition_function(X, Y, Yvar, pending, seed)
-                pending = torch.cat([pending, self._maximize(acqf, seed)])
-        return pending[len(pending) - n :]
+        # BoTorch's samplers take their seeds from the global generator.
+        with seeded(seed):
+            acqf = self.acquisition_function(X, Y, Yvar, X_pending, seed)
+            return self._maximize(acqf, seed)
 
     def _maximize(self, acqf: AcquisitionFunction, seed: int) -> Tensor:
         """Search the domain.

@@ -25,15 +25,20 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_res.checks import (
+    check_like,
+    check_number,
+    check_numbers,
+    check_points,
+    check_type,
+)
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import check_number, check_numbers
 from botorch_res.models.fitting import DefaultGP, ModelFactory, same_data
-from botorch_res.optim.arguments import check_domain
-from botorch_res.optim.recommend import mean_function
+from botorch_res.optim import mean_function
 from botorch_res.strategies.recommendation import Recommendation, recommend
 
 _STRATEGIES: dict[str, type[Strategy]] = {}
@@ -61,7 +66,7 @@ class Strategy(ABC):
     )
 
     def __post_init__(self) -> None:
-        check_domain(self.domain)
+        check_type("domain", self.domain, RobustDomain)
         check_numbers(self)
         given: ModelFactory | None = self.model_factory
         self.model_factory = DefaultGP() if given is None else given
@@ -91,6 +96,22 @@ class Strategy(ABC):
             An ``n x d`` tensor of points of the domain.
         """
 
+    def propose_batch(self, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+        """Propose the next point of each of several runs at once; not all can.
+
+        Args:
+            X: An ``S x t x d`` tensor of evaluated points.
+            Y: An ``S x t x 1`` tensor of their observed values.
+            seeds: The ``S`` seeds of the runs.
+
+        Returns:
+            An ``S x d`` tensor.
+        """
+        raise UnsupportedError(
+            "Expected a strategy whose runs can be one batch, got "
+            f"{type(self).__name__}."
+        )
+
     def check(self, X: Tensor, X_pending: Tensor | None, n: int) -> None:
         """Raise unless ``propose`` has been given points of the domain.
 
@@ -100,24 +121,13 @@ class Strategy(ABC):
             n: The number of points to propose.
         """
         check_number("n", n, 1)
-        bounds = self.domain.bounds
         for name, points in (("X", X), ("X_pending", X_pending)):
-            if points is not None and (
-                points.shape != (len(points), self.domain.dim)
-                or (points.dtype, points.device) != (bounds.dtype, bounds.device)
-            ):
-                raise BotorchTensorDimensionError(
-                    f"Expected `{name}` of shape n x {self.domain.dim}, of "
-                    f"{bounds.dtype} and on {bounds.device}, as the domain is, got "
-                    f"shape {tuple(points.shape)}, {points.dtype} on {points.device}."
-                )
+            if points is not None:
+                check_points(name, points, self.domain.dim, "m")
+                check_like(name, points, self.domain.bounds)
 
     def recommend(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None = None,
-        last_point: bool = False,
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None
     ) -> Recommendation:
         """Recommend the robust optimum of the model's posterior mean.
 
@@ -125,15 +135,12 @@ class Strategy(ABC):
             X: A ``t x d`` tensor of evaluated points.
             Y: A ``t x 1`` tensor of their observed values.
             Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
-            last_point: Recommend the last of the evaluated points instead, by which
-                some studies judge a strategy.
 
         Returns:
             The recommendation.
         """
         model = self.fit(X, Y, Yvar)
-        point = X[-1] if last_point else None
-        return recommend(model, self.domain, self.maximize, self.seed, point)
+        return recommend(model, self.domain, self.maximize, self.seed)
 
     def fit(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Model:
         """Fit the model, or return the last one if the data are still the same.
@@ -147,13 +154,10 @@ class Strategy(ABC):
             The model.
         """
         data = [X, Y] if Yvar is None else [X, Y, Yvar]
-        if self._last_fit is not None:
-            known, model = self._last_fit
-            if same_data(known, data):
-                return model
-        model = self.model_factory(X, Y, Yvar, self.domain.bounds, self.seed)
-        self._last_fit = [tensor.clone() for tensor in data], model
-        return model
+        if self._last_fit is None or not same_data(self._last_fit[0], data):
+            model = self.model_factory(X, Y, Yvar, self.domain.bounds, self.seed)
+            self._last_fit = [tensor.clone() for tensor in data], model
+        return self._last_fit[1]
 
     def believe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor
@@ -184,6 +188,56 @@ class Strategy(ABC):
         return torch.cat([X, X_pending]), torch.cat([Y, mean]), Yvar
 
 
+class SequentialStrategy(Strategy):
+    """Proposes one point after the other, each with its predecessors pending."""
+
+    @abstractmethod
+    def propose_one(
+        self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor, seed: int
+    ) -> Tensor:
+        """Propose the point to evaluate next.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of pending points, ``p`` possibly 0.
+            seed: The seed of whatever the strategy draws.
+
+        Returns:
+            A ``1 x d`` tensor.
+        """
+
+    def propose(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        n: int = 1,
+        seed: int = 0,
+    ) -> Tensor:
+        """Propose points to evaluate next.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of pending points.
+            n: The number of points.
+            seed: The seed of whatever the strategy draws.
+
+        Returns:
+            An ``n x d`` tensor.
+        """
+        self.check(X, X_pending, n)
+        pending = X[:0] if X_pending is None else X_pending
+        for _ in range(n):
+            point = self.propose_one(X, Y, Yvar, pending, seed)
+            pending = torch.cat([pending, point])
+        return pending[len(pending) - n :]
+
+
 StrategyClass = TypeVar("StrategyClass", bound=type[Strategy])
 
 
@@ -199,8 +253,9 @@ def register_strategy(name: str) -> Callable[[StrategyClass], StrategyClass]:
 
     def register(strategy: StrategyClass) -> StrategyClass:
         if _STRATEGIES.get(name, strategy) is not strategy:
-            raise ValueError(
-                f"The name {name!r} belongs to {_STRATEGIES[name].__name__} already."
+            raise InputDataError(
+                "Expected `name` to be new, got "
+                f"{name!r}, which belongs to {_STRATEGIES[name].__name__}."
             )
         _STRATEGIES[name] = strategy
         return strategy
@@ -233,9 +288,9 @@ def make_strategy(
         >>> strategy.recommend(train_X, train_Y)
     """
     if name not in _STRATEGIES:
-        raise ValueError(
-            f"Expected a strategy among {', '.join(available_strategies())}, got "
-            f"{name!r}."
+        raise InputDataError(
+            f"Expected `name` to be a strategy among "
+            f"{', '.join(available_strategies())}, got {name!r}."
         )
     strategy = _STRATEGIES[name]
     arguments = signature(strategy)
@@ -245,7 +300,7 @@ def make_strategy(
         known = [
             key for key in arguments.parameters if key not in ("domain", "maximize")
         ]
-        raise TypeError(
-            f"The strategy {name!r} {error}: its options are {', '.join(known)}."
+        raise InputDataError(
+            f"Expected `options` of {name!r} to be among {', '.join(known)}, {error}."
         ) from error
     return strategy(domain, maximize=maximize, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from botorch_res.strategies.base import Strategy, register_strategy
@@ -34,3 +35,16 @@ class RandomStrategy(Strategy):
             An ``n x d`` tensor.
         """
         return self.domain.sample(n, seed=seed)
+
+    def propose_batch(self, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+        """Propose the next point of each of several runs.
+
+        Args:
+            X: An ``S x t x d`` tensor of evaluated points.
+            Y: An ``S x t x 1`` tensor of their observed values.
+            seeds: The ``S`` seeds of the runs.
+
+        Returns:
+            An ``S x d`` tensor.
+        """
+        return torch.cat([self.domain.sample(1, seed=seed) for seed in seeds])

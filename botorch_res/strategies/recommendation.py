@@ -19,8 +19,7 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models.moments import posterior_moments
-from botorch_res.optim.recommend import mean_function, recommend_robust_optimum
-from botorch_res.optim.worst_case import WorstCaseSolver
+from botorch_res.optim import WorstCaseSolver, mean_function, recommend_robust_optimum
 from botorch_res.seeding import seeded
 
 # The central 95 %.
@@ -55,7 +54,7 @@ class Recommendation:
 
     Attributes:
         x: The ``d_x`` controllable part.
-        theta: The ``d_theta`` predicted worst case there; of a given point its own.
+        theta: The ``d_theta`` predicted worst case there.
         value: The predicted ``f(x, theta)``.
         lower: The lower end of the 95 % interval of the worst-case value at ``x``.
         upper: The upper end.
@@ -71,31 +70,22 @@ class Recommendation:
 
 
 def recommend(
-    model: Model,
-    domain: RobustDomain,
-    maximize: bool,
-    seed: int = 0,
-    point: Tensor | None = None,
+    model: Model, domain: RobustDomain, maximize: bool, seed: int = 0
 ) -> Recommendation:
-    """Recommend the robust optimum of a model's posterior mean, or a given point.
+    """Recommend the robust optimum of a model's posterior mean.
 
     Args:
         model: A single-output model.
         domain: The domain.
         maximize: Whether the worst case is to be maximised.
         seed: The seed of the functions that give the interval.
-        point: The ``d`` point ``z`` to recommend, whatever the model says.
 
     Returns:
         The recommendation.
     """
-    if point is None:
-        x = recommend_robust_optimum(model, domain, maximize).x
-    else:
-        x, theta = domain.split(point)
+    x = recommend_robust_optimum(model, domain, maximize).x
     band = worst_case_band(model, domain, x.unsqueeze(0), maximize, seed)
-    if point is None:
-        theta = band.theta[0]
+    theta = band.theta[0]
     with torch.no_grad():
         posterior = model.posterior(domain.join(x, theta).unsqueeze(0))
         mean, variance = posterior_moments(posterior)

@@ -21,22 +21,14 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import singledispatch
 
-import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError, UnsupportedError
+from botorch.exceptions.errors import BotorchTensorDimensionError
 from torch import Tensor
 
-from botorch_res.acquisition import StableOpt, qRobustEntropySearch
 from botorch_res.models import BayesianGP, ExactGPView
-from botorch_res.optim.optimize_replicates import optimize_replicates
-from botorch_res.optim.robust_optimum import RobustOptimum, robust_optimum
-from botorch_res.sampling import draw_fourier_samples, posterior_mean
+from botorch_res.optim import RobustOptimum, robust_optimum
+from botorch_res.sampling import posterior_mean
 from botorch_res.strategies.base import Strategy
-from botorch_res.strategies.random import RandomStrategy
-from botorch_res.strategies.robust_entropy_search import RobustEntropySearchStrategy
-from botorch_res.strategies.stable_opt import StableOptStrategy
-from botorch_res.strategies.thompson import ThompsonStrategy
 
 
 def supports_replicates(strategy: Strategy) -> bool:
@@ -46,10 +38,10 @@ def supports_replicates(strategy: Strategy) -> bool:
         strategy: The strategy.
 
     Returns:
-        Whether ``propose_replicates`` knows its class and its models can be batched.
+        Whether its class defines ``propose_batch`` and its models can be batched.
     """
-    known = _propose.dispatch(type(strategy)) is not _propose.dispatch(object)
-    return known and not isinstance(strategy.model_factory, BayesianGP)
+    batched = type(strategy).propose_batch is not Strategy.propose_batch
+    return batched and not isinstance(strategy.model_factory, BayesianGP)
 
 
 def propose_replicates(
@@ -71,8 +63,7 @@ def propose_replicates(
         raise BotorchTensorDimensionError(
             f"Expected {len(X)} `seeds`, one for each run, got {len(seeds)}."
         )
-    points: Tensor = _propose(strategy, X, Y, list(seeds))
-    return points
+    return strategy.propose_batch(X, Y, list(seeds))
 
 
 def recommend_replicates(strategy: Strategy, X: Tensor, Y: Tensor) -> RobustOptimum:
@@ -103,58 +94,3 @@ def _check(X: Tensor, Y: Tensor) -> None:
             "Expected `X` of shape S x t x d and `Y` of shape S x t x 1, got "
             f"{tuple(X.shape)} and {tuple(Y.shape)}."
         )
-
-
-@singledispatch
-def _propose(strategy: Strategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
-    """Propose the next point of every run."""
-    raise UnsupportedError(
-        "Expected a strategy whose runs can be one batch, got "
-        f"{type(strategy).__name__}."
-    )
-
-
-@_propose.register
-def _(
-    strategy: RobustEntropySearchStrategy, X: Tensor, Y: Tensor, seeds: list[int]
-) -> Tensor:
-    acqf = qRobustEntropySearch(
-        strategy.fit(X, Y),
-        strategy.domain,
-        num_samples=strategy.num_samples,
-        maximize=strategy.maximize,
-        target=strategy.target,
-        seed=seeds,
-    )
-    candidates, _ = optimize_replicates(
-        acqf,
-        strategy.domain,
-        seeds,
-        num_restarts=strategy.num_restarts,
-        raw_samples=strategy.raw_samples,
-    )
-    return candidates
-
-
-@_propose.register
-def _(strategy: StableOptStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
-    rule = StableOpt(
-        strategy.fit(X, Y),
-        strategy.domain,
-        beta=strategy.sqrt_beta**2,
-        maximize=strategy.maximize,
-    )
-    return rule.optimize()[0].squeeze(-2)
-
-
-@_propose.register
-def _(strategy: ThompsonStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
-    view = ExactGPView(strategy.fit(X, Y), negate=strategy.maximize)
-    samples = draw_fourier_samples(view, num_samples=1, seed=seeds)
-    optimum = robust_optimum(samples, strategy.domain)
-    return strategy.domain.join(optimum.x, optimum.theta).squeeze(0)
-
-
-@_propose.register
-def _(strategy: RandomStrategy, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
-    return torch.cat([strategy.domain.sample(1, seed=seed) for seed in seeds])

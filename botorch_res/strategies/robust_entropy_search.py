@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.acquisition import qRobustEntropySearch
-from botorch_res.limits import at_least
-from botorch_res.optim.optimize_acqf import optimize_robust_acqf
+from botorch_res.checks import at_least
+from botorch_res.optim import optimize_replicates, optimize_robust_acqf
 from botorch_res.strategies.base import Strategy, register_strategy
 
 
@@ -52,17 +54,8 @@ class RobustEntropySearchStrategy(Strategy):
             An ``n x d`` tensor.
         """
         self.check(X, X_pending, n)
-        acqf = qRobustEntropySearch(
-            self.fit(X, Y, Yvar),
-            self.domain,
-            num_samples=self.num_samples,
-            maximize=self.maximize,
-            target=self.target,
-            X_pending=X_pending,
-            seed=seed,
-        )
         candidates, _ = optimize_robust_acqf(
-            acqf,
+            self._acquisition_function(self.fit(X, Y, Yvar), seed, X_pending),
             self.domain,
             q=n,
             num_restarts=self.num_restarts,
@@ -70,3 +63,37 @@ class RobustEntropySearchStrategy(Strategy):
             seed=seed,
         )
         return candidates
+
+    def propose_batch(self, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+        """Propose the next point of each of several runs.
+
+        Args:
+            X: An ``S x t x d`` tensor of evaluated points.
+            Y: An ``S x t x 1`` tensor of their observed values.
+            seeds: The ``S`` seeds of the runs.
+
+        Returns:
+            An ``S x d`` tensor.
+        """
+        candidates, _ = optimize_replicates(
+            self._acquisition_function(self.fit(X, Y), seeds),
+            self.domain,
+            seeds,
+            num_restarts=self.num_restarts,
+            raw_samples=self.raw_samples,
+        )
+        return candidates
+
+    def _acquisition_function(
+        self, model: Model, seed: int | Sequence[int], X_pending: Tensor | None = None
+    ) -> qRobustEntropySearch:
+        """The function to maximise; the models of a batch have a seed each."""
+        return qRobustEntropySearch(
+            model,
+            self.domain,
+            num_samples=self.num_samples,
+            maximize=self.maximize,
+            target=self.target,
+            X_pending=X_pending,
+            seed=seed,
+        )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
+from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.models import ExactGPView
-from botorch_res.optim.robust_optimum import robust_optimum
+from botorch_res.optim import robust_optimum
 from botorch_res.sampling import draw_fourier_samples
 from botorch_res.strategies.base import Strategy, register_strategy
 
@@ -38,12 +39,29 @@ class ThompsonStrategy(Strategy):
             An ``n x d`` tensor.
         """
         self.check(X, X_pending, n)
-        view = ExactGPView(self.fit(X, Y, Yvar), negate=self.maximize)
-        samples = draw_fourier_samples(view, num_samples=n, seed=seed)
-        optimum = robust_optimum(samples, self.domain)
-        points = self.domain.join(optimum.x, optimum.theta)
+        points = self._optima(self.fit(X, Y, Yvar), n, seed)
         points = points.movedim(0, -2).reshape(-1, X.shape[-1])
         # With an ensemble every member has drawn n functions: keep n of all of them.
         generator = torch.Generator().manual_seed(seed)
         keep = torch.randperm(len(points), generator=generator)[:n]
         return points[keep.to(points.device)]
+
+    def propose_batch(self, X: Tensor, Y: Tensor, seeds: list[int]) -> Tensor:
+        """Propose the next point of each of several runs.
+
+        Args:
+            X: An ``S x t x d`` tensor of evaluated points.
+            Y: An ``S x t x 1`` tensor of their observed values.
+            seeds: The ``S`` seeds of the runs.
+
+        Returns:
+            An ``S x d`` tensor.
+        """
+        return self._optima(self.fit(X, Y), 1, seeds).squeeze(0)
+
+    def _optima(self, model: Model, n: int, seed: int | list[int]) -> Tensor:
+        """The ``n x batch_shape x d`` robust optima of functions drawn from a model."""
+        view = ExactGPView(model, negate=self.maximize)
+        samples = draw_fourier_samples(view, num_samples=n, seed=seed)
+        optimum = robust_optimum(samples, self.domain)
+        return self.domain.join(optimum.x, optimum.theta)

@@ -14,13 +14,8 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.acquisition.risk_measures import WorstCase
-from botorch.models import SingleTaskGP
 from botorch.models.model import Model
-from botorch.models.transforms.input import (
-    AppendFeatures,
-    ChainedInputTransform,
-    InputTransform,
-)
+from botorch.models.transforms.input import InputTransform
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.safe_math import logmeanexp
@@ -30,13 +25,11 @@ from linear_operator.settings import cholesky_jitter
 from torch import Tensor
 from torch.nn import ModuleList
 
+from botorch_res.checks import at_least
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import at_least
 from botorch_res.models import ExactGPView
 from botorch_res.models.members import members
-from botorch_res.optim import WorstCaseSolver
-from botorch_res.optim.optimize_acqf import optimize_robust_acqf
-from botorch_res.optim.recommend import mean_function
+from botorch_res.optim import WorstCaseSolver, mean_function, optimize_robust_acqf
 from botorch_res.seeding import seeded
 from botorch_res.strategies.base import Strategy, register_strategy
 
@@ -47,7 +40,7 @@ class WorstCaseImprovementStrategy(Strategy):
     """Propose what a BoTorch user picks today for the worst case.
 
     ``qLogNoisyExpectedImprovement`` of the risk measure ``WorstCase``, whose thetas
-    ``AppendFeatures`` appends to every ``x``, gives the next ``x``. It says nothing
+    ``AppendThetas`` appends to every ``x``, gives the next ``x``. It says nothing
     about ``theta``: that is the worst one there by the posterior mean.
 
     A finite ``Theta`` is appended as it is. A box is represented by a Sobol sequence of
@@ -159,17 +152,20 @@ class WorstCaseImprovement(AcquisitionFunction):
         # BoTorch maximises. Negating the model, and not its samples, makes minimising
         # the mirror image of maximising to the last draw.
         view = ExactGPView(model, negate=not maximize, model_units=True)
+        models = members(view)
+        for member in models:
+            member.input_transform = AppendThetas(view, domain, thetas).eval()
         with seeded(seed):  # BoTorch prunes with the global generator
             self.improvements = ModuleList(
                 qLogNoisyExpectedImprovement(
-                    append_thetas(member, view, domain, thetas),
+                    member,
                     X_baseline=domain.split(X)[0].unique(dim=0),
                     sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
                     objective=WorstCase(len(thetas)),
                     posterior_transform=Jitter(),
                     prune_baseline=True,
                 )
-                for member in members(view)
+                for member in models
             )
         self.set_X_pending(X_pending)
 
@@ -240,53 +236,33 @@ class Jitter(PosteriorTransform):
         return GPyTorchPosterior(MultivariateNormal(mean, lazy))
 
 
-class ToModelSpace(InputTransform):
-    """Carries ``(x, theta)``, in this order of columns, to a model's space."""
+class AppendThetas(InputTransform):
+    """Appends all thetas to every ``x``, and goes on to the model's space."""
 
+    is_one_to_many = True
     transform_on_train = False
     transform_on_eval = True
     transform_on_fantasize = True
 
-    def __init__(self, view: ExactGPView, domain: RobustDomain) -> None:
+    def __init__(self, view: ExactGPView, domain: RobustDomain, thetas: Tensor) -> None:
         """Take over the way into the model's space.
 
         Args:
             view: The model.
             domain: The domain.
+            thetas: The ``m x d_theta`` thetas.
         """
         super().__init__()
-        self.view = view
-        self.domain = domain
+        self.view, self.domain, self.thetas = view, domain, thetas
 
     def transform(self, X: Tensor) -> Tensor:
         """Transform points.
 
         Args:
-            X: ``... x d`` points, the controllable columns first.
+            X: ``batch_shape x q x d_x`` controllable parts.
 
         Returns:
-            The points in the model's space.
+            ``batch_shape x (q * m) x d`` points in the model's space.
         """
-        x, theta = X.split([self.domain.x.dim, self.domain.theta.dim], dim=-1)
-        return self.view.transform_inputs(self.domain.join(x, theta))
-
-
-def append_thetas(
-    model: SingleTaskGP, view: ExactGPView, domain: RobustDomain, thetas: Tensor
-) -> SingleTaskGP:
-    """Turn a model of ``z`` into one of ``x`` that predicts all thetas jointly.
-
-    Args:
-        model: A model without transforms, in evaluation mode, which is changed.
-        view: The way into its space.
-        domain: The domain.
-        thetas: The ``m x d_theta`` thetas.
-
-    Returns:
-        The model, which now takes ``q x d_x`` points, and predicts ``q * m``.
-    """
-    model.input_transform = ChainedInputTransform(
-        thetas=AppendFeatures(thetas), space=ToModelSpace(view, domain)
-    )
-    model.input_transform.eval()
-    return model
+        z = self.domain.join(X.unsqueeze(-2), self.thetas)
+        return self.view.transform_inputs(z.flatten(-3, -2))

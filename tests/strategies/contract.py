@@ -98,12 +98,12 @@ class EveryStrategy:
             for bad in (0, 2.5):
                 with pytest.raises(InputDataError, match=f"`{option}` .* got {bad}"):
                     make_strategy(name, DOMAINS[0], maximize=False, **{option: bad})
-        message = rf"'{name}' got an .* 'magic': its options are .*\bmodel_factory\b"
-        with pytest.raises(TypeError, match=message):
+        message = rf"'{name}' to be among .*\bmodel_factory\b.*, got an .* 'magic'"
+        with pytest.raises(InputDataError, match=message):
             make_strategy(name, DOMAINS[0], maximize=False, magic=1)
 
     def test_bad_domain(self, name):
-        with pytest.raises(InputDataError, match=r"RobustDomain, .* got Tensor"):
+        with pytest.raises(InputDataError, match=r"RobustDomain, got Tensor"):
             make_strategy(name, BOUNDS, maximize=False)
 
     def test_bad_points(self, name):
@@ -115,12 +115,11 @@ class EveryStrategy:
             return
         with pytest.raises(
             BotorchTensorDimensionError,
-            match=r"`X_pending` of shape n x 2, .* got shape \(3, 4\), torch.float64",
+            match=r"`X_pending` of shape m x 2, got shape \(3, 4\)",
         ):
             strategy.propose(X, Y, X_pending=X.new_zeros(3, 4))
         with pytest.raises(
-            BotorchTensorDimensionError,
-            match=r"`X` .*torch.float64.*, got shape \(6, 2\), torch.float32 on cpu",
+            InputDataError, match=r"`X` .*torch.float64.*, got torch.float32 on cpu"
         ):
             strategy.propose(X.float(), Y.float())
 

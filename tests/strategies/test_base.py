@@ -102,18 +102,6 @@ class TestBelieve:
         assert strategy.believe(X, Y, Yvar, pending[:0]) == (X, Y, Yvar)
 
 
-class TestRecommendLastPoint:
-    @pytest.mark.parametrize("factory", [CHEAP, BayesianGP(3, 5)])
-    def test_is_the_last_point(self, factory):
-        X, Y = data(DOMAINS[1])
-        strategy = RandomStrategy(DOMAINS[1], maximize=False, model_factory=factory)
-        last = strategy.recommend(X, Y, last_point=True)
-        assert torch.equal(DOMAINS[1].join(last.x, last.theta), X[-1])
-        assert last.value == pytest.approx(float(Y[-1]), abs=0.1)
-        assert last.lower <= last.upper
-        assert not torch.equal(strategy.recommend(X, Y).x, last.x)
-
-
 class TestRegistry:
     def test_names(self):
         assert NAMES == ["random", "res", "stable_opt", "thompson", "worst_case_nei"]
@@ -136,7 +124,7 @@ RobustOptimizer(parameters, maximize=False, strategy="expected_improvement")
         assert f"a strategy among {names}, got 'expected_improvement'." in run.stderr
 
     def test_unknown_name(self):
-        with pytest.raises(ValueError, match=r"random, .*thompson.*, got 'magic'"):
+        with pytest.raises(InputDataError, match=r"random, .*thompson.*, got 'magic'"):
             make_strategy("magic", DOMAINS[0], maximize=False)
 
     def test_own_strategy(self, monkeypatch):
@@ -154,7 +142,7 @@ RobustOptimizer(parameters, maximize=False, strategy="expected_improvement")
         corner = make_strategy("corner", DOMAINS[0], maximize=False, which=1)
         assert torch.equal(corner.propose(*data(DOMAINS[0]))[0], BOUNDS[1])
         assert register_strategy("corner")(Corner) is Corner
-        with pytest.raises(ValueError, match="'corner' belongs to Corner already"):
+        with pytest.raises(InputDataError, match="'corner', which belongs to Corner"):
             register_strategy("corner")(RandomStrategy)
 
 

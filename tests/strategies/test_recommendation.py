@@ -5,7 +5,7 @@ from botorch.models.deterministic import GenericDeterministicModel
 
 from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
-from botorch_res.optim.recommend import mean_function
+from botorch_res.optim import mean_function
 from botorch_res.strategies import recommendation
 from botorch_res.strategies.recommendation import recommend, worst_case_band
 

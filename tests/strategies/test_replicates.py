@@ -110,8 +110,10 @@ def test_batched_information_gain_is_that_of_single_models(kind, factory):
         alone = qRobustEntropySearch(
             factory(X[i], Y[i], None, domain.bounds), domain, seed=seed, **options
         )(points[:, i])
-        # The hyperparameters are the same to the last digit, and the rest is rounding.
-        # It grows where fitted lengthscales end at their bounds: 1.4e-8 was seen.
+        # The hyperparameters are the same to the last digit. Fixed models then agree to
+        # 3e-13, fitted ones to 1e-9 except for one of six, which is 1.4e-8 off. Neither
+        # its data's condition number (69) nor a lengthscale at its bound explains that:
+        # other members have both, and agree to 1e-12.
         tolerance = 1e-8 if factory is FACTORY else 1e-7
         torch.testing.assert_close(batch[:, i], alone, rtol=0, atol=tolerance)
 
@@ -139,7 +141,7 @@ def test_samples_of_a_model_share_its_points(kind, monkeypatch):
     monkeypatch.setattr(ThetaTable, "_weigh", refuse)
     points = domain.sample(60, seed=1).view(20, 3, 1, 2).requires_grad_()
     acqf(points).sum().backward()
-    assert sizes == [(3, 20)]
+    assert sizes == [(3, 1, 20)]
 
 
 @pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
