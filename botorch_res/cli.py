@@ -10,8 +10,9 @@ import math
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +32,16 @@ from botorch_res.study.running import (
 )
 from botorch_res.study.tasks import load_task
 from botorch_res.study.trials import cell_text
+
+# What a user can put right, told without a traceback.
+_EXPECTED_ERRORS = (
+    BotorchError,
+    ImportError,
+    LostEvaluationsError,
+    OSError,
+    RepeatedFailureError,
+    ValueError,
+)
 
 HELP = """Find the setting whose worst case is best, in few experiments.
 
@@ -105,9 +116,13 @@ def build_app() -> Any:
     )
     console = Console()
 
-    def fail(error: object) -> typer.Exit:
-        Console(stderr=True).print(f"[red]Error:[/red] {escape(str(error))}")
-        return typer.Exit(1)
+    @contextmanager
+    def errors_in_words() -> Iterator[None]:
+        try:
+            yield
+        except _EXPECTED_ERRORS as error:
+            Console(stderr=True).print(f"[red]Error:[/red] {escape(str(error))}")
+            raise typer.Exit(1) from error
 
     def show_recommendation(optimizer: RobustOptimizer) -> None:
         direction = "largest" if optimizer.maximize else "smallest"
@@ -160,26 +175,27 @@ def build_app() -> Any:
         botorch-res run press:simulate --domain press.toml --storage press.db
         """
         try:
-            if plot is not None:
-                check_picture(plot)
-            task = load_task(problem, domain)
-            with _executor(processes) as executor:
-                # A function that cannot be evaluated must not leave a file behind.
-                check_function(task.space, task.function, executor)
-                optimizer = RobustOptimizer(
-                    task.space,
-                    maximize=task.maximize,
-                    storage=storage,
-                    strategy=strategy,
-                    seed=seed,
-                )
-                optimizer.run(
-                    task.function, iterations, executor, progress=_current_best
-                )
-            show_recommendation(optimizer)
-            if plot is not None:
-                plot_study(optimizer, task.problem).savefig(plot)
-                console.print(f"Picture in {escape(str(plot))}", highlight=False)
+            with errors_in_words():
+                if plot is not None:
+                    check_picture(plot)
+                task = load_task(problem, domain)
+                with _executor(processes) as executor:
+                    # A function that cannot be evaluated must not leave a file behind.
+                    check_function(task.space, task.function, executor)
+                    optimizer = RobustOptimizer(
+                        task.space,
+                        maximize=task.maximize,
+                        storage=storage,
+                        strategy=strategy,
+                        seed=seed,
+                    )
+                    optimizer.run(
+                        task.function, iterations, executor, progress=_current_best
+                    )
+                show_recommendation(optimizer)
+                if plot is not None:
+                    plot_study(optimizer, task.problem).savefig(plot)
+                    console.print(f"Picture in {escape(str(plot))}", highlight=False)
         except KeyboardInterrupt:
             kept = (
                 "Nothing was kept; use --storage FILE to keep a study."
@@ -189,15 +205,6 @@ def build_app() -> Any:
             )
             console.print(f"\nInterrupted. {escape(kept)}", highlight=False)
             raise typer.Exit(130) from None
-        except (
-            BotorchError,
-            ImportError,
-            LostEvaluationsError,
-            OSError,
-            RepeatedFailureError,
-            ValueError,
-        ) as error:
-            raise fail(error) from error
 
     @app.command()
     def show(
@@ -210,7 +217,7 @@ def build_app() -> Any:
         ] = False,
     ) -> None:
         """Print the recommendation and the trials of a study."""
-        try:
+        with errors_in_words():
             optimizer = RobustOptimizer.open(study)
             trials = optimizer.trials
             rows = trials.rows()
@@ -231,8 +238,6 @@ def build_app() -> Any:
                     )
             if csv is not None:
                 trials.to_csv(csv)
-        except (BotorchError, OSError, ValueError) as error:
-            raise fail(error) from error
 
     @app.command()
     def plot(
@@ -249,13 +254,11 @@ def build_app() -> Any:
         ] = None,
     ) -> None:
         """Draw a study: prediction, information gain, worst case and progress."""
-        try:
+        with errors_in_words():
             path = study.with_suffix(".png") if output is None else output
             check_picture(path)
             truth = None if problem is None else load_task(problem, None).problem
             plot_study(RobustOptimizer.open(study), truth).savefig(path)
-        except (BotorchError, ImportError, OSError, ValueError) as error:
-            raise fail(error) from error
         console.print(f"Picture in {escape(str(path))}", highlight=False)
 
     return app

@@ -1,4 +1,4 @@
-"""What all pictures share: an empty figure, colours, markers and broken lines."""
+"""What all pictures share: an empty figure, styles, coordinates and broken lines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
+from botorch_res.domain import RobustDomain
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WORST_COLOR, PLAIN_COLOR, ROBUST_COLOR = "#c1272d", "#f5a623", "#ffffff"
+WORST_COLOR = "#c1272d"
 WORST_LABEL = "predicted worst case"
 LEGEND: dict[str, Any] = {"frameon": False, "fontsize": "small", "handlelength": 1.6}
+LEGEND_ABOVE = LEGEND | {"loc": "outside upper center", "columnspacing": 1.5}
+# Marks have no line between them and are whole even at the edge of a panel.
+MARKS: dict[str, Any] = {"ls": "none", "clip_on": False}
+OPTIMUM = MARKS | {"mec": "black", "zorder": 5}
+ROBUST_OPTIMUM = OPTIMUM | {"marker": "*", "color": "white"}
 # Screen pixels for an inch in a notebook: fewer than are drawn, for a sharp picture.
 SCREEN_DPI = 100
 # A worst case that moves by more than this part of the range has jumped.
@@ -87,3 +94,35 @@ def broken_at_jumps(x: Tensor, y: Tensor, span: float) -> tuple[Tensor, Tensor]:
         return torch.cat([torch.cat([part, gap]) for part in parts]).cpu()
 
     return broken(x), broken(y)
+
+
+def equidistant(bounds: Tensor, num: int) -> Tensor:
+    """List equidistant values, both bounds among them.
+
+    Args:
+        bounds: The smallest and the largest value.
+        num: The number of values.
+
+    Returns:
+        The ``num`` values.
+    """
+    steps = torch.linspace(0, 1, num, dtype=bounds.dtype, device=bounds.device)
+    return torch.lerp(bounds[0], bounds[1], steps)
+
+
+def coordinates(domain: RobustDomain, column: int, num: int) -> Tensor:
+    """List values along a column of a domain, in increasing order.
+
+    Args:
+        domain: The domain.
+        column: The column.
+        num: The number of values along a box.
+
+    Returns:
+        All values of a finite set, or equidistant ones of a box.
+    """
+    part = domain.theta if column in domain.theta.columns else domain.x
+    if part.choices is None:
+        return equidistant(domain.bounds[:, column], num)
+    values: Tensor = part.choices[:, part.columns.index(column)].unique()
+    return values

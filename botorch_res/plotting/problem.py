@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
@@ -10,10 +10,13 @@ from torch import Tensor
 
 from botorch_res.plotting.figure import (
     LEGEND,
-    PLAIN_COLOR,
-    ROBUST_COLOR,
+    LEGEND_ABOVE,
+    OPTIMUM,
+    ROBUST_OPTIMUM,
     WORST_COLOR,
     broken_at_jumps,
+    coordinates,
+    equidistant,
     new_figure,
 )
 from botorch_res.test_functions import RobustTestProblem
@@ -24,23 +27,17 @@ if TYPE_CHECKING:
 
 # Up to this many choices of theta have a curve of their own.
 MAX_CURVES = 4
-# How the colours go on for values (below, above) those of the scale.
-EXTENSIONS: dict[tuple[bool, bool], Literal["neither", "min", "max", "both"]] = {
-    (False, False): "neither",
-    (True, False): "min",
-    (False, True): "max",
-    (True, True): "both",
-}
 # The search for the plain optimum zooms in on the best point of the grid so often.
 PLAIN_ZOOMS = 6
 
 
 class _Grid(NamedTuple):
-    """A problem's values: ``n_x`` and ``n_theta`` inputs, ``n_x x n_theta`` values."""
+    """A problem on ``n_x x n_theta`` points: its values, and what they cost us."""
 
     x: Tensor
     theta: Tensor
     values: Tensor
+    costs: Tensor
 
 
 def plot_problem(
@@ -79,25 +76,18 @@ def plot_problem(
             f"be drawn; {type(problem).__name__} has {domain.x.dim} and "
             f"{domain.theta.dim}."
         )
-    box = _evaluate(
-        problem,
-        _equidistant(domain.x.bounds, num_x),
-        _equidistant(domain.theta.bounds, num_theta),
+    (i,), (j,) = domain.x.columns, domain.theta.columns
+    x, theta = (
+        equidistant(domain.bounds[:, column], num)
+        for column, num in ((i, num_x), (j, num_theta))
     )
-    grid = box
-    if domain.x.is_finite or domain.theta.is_finite:
-        x, theta = (
-            along if choices is None else choices.squeeze(-1).sort().values
-            for along, choices in (
-                (box.x, domain.x.choices),
-                (box.theta, domain.theta.choices),
-            )
-        )
-        grid = _evaluate(problem, x, theta)
+    grid = _evaluate(
+        problem, coordinates(domain, i, num_x), coordinates(domain, j, num_theta)
+    )
 
     figure = new_figure(6.4, 5.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.15, 1])
-    _draw_function(figure, top, box, value_label)
+    _draw_function(top, _evaluate(problem, x, theta), value_label)
     if domain.theta.is_finite:
         for choice in grid.theta.tolist():
             top.axhline(choice, color="white", lw=0.6, alpha=0.3)
@@ -105,9 +95,7 @@ def plot_problem(
             top.set_yticks(grid.theta.tolist())
     top.plot(
         *broken_at_jumps(
-            grid.x,
-            _worst_theta(problem, grid),
-            float(grid.theta[-1] - grid.theta[0]),
+            grid.x, _worst_theta(problem, grid), float(grid.theta[-1] - grid.theta[0])
         ),
         color=WORST_COLOR,
         lw=4,
@@ -123,12 +111,7 @@ def plot_problem(
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(
-        *top.get_legend_handles_labels(),
-        loc="outside upper center",
-        ncols=3,
-        markerscale=0.8,
-        columnspacing=1.5,
-        **LEGEND,
+        *top.get_legend_handles_labels(), ncols=3, markerscale=0.8, **LEGEND_ABOVE
     )
     bottom.legend(
         loc="lower center", bbox_to_anchor=(0.5, 1), ncols=MAX_CURVES + 1, **LEGEND
@@ -136,50 +119,46 @@ def plot_problem(
     return figure
 
 
-def _equidistant(bounds: Tensor, num: int) -> Tensor:
-    """List equidistant values of one variable."""
-    steps = torch.linspace(0, 1, num, dtype=bounds.dtype, device=bounds.device)
-    lower, upper = bounds.squeeze(-1)
-    return torch.lerp(lower, upper, steps)
-
-
 def _evaluate(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> _Grid:
     """Evaluate a problem without noise at all pairs of values."""
     points = problem.domain.join(x.view(-1, 1, 1), theta.view(-1, 1))
-    return _Grid(x, theta, problem(points, noise=False))
+    values = problem(points, noise=False)
+    costs = values if problem.is_minimization_problem else -values
+    return _Grid(x, theta, values, costs)
 
 
-def _draw_function(figure: Figure, axes: Axes, box: _Grid, label: str) -> None:
+def _draw_function(axes: Axes, box: _Grid, label: str) -> None:
     """Draw the function over the whole box, also between the choices."""
     from matplotlib.ticker import MaxNLocator
 
     # A few steep corners should not take all the colours.
     low, high = torch.quantile(box.values, box.values.new_tensor([0.01, 0.98])).tolist()
     levels = MaxNLocator(20).tick_values(low, high)
-    beyond = (bool(box.values.min() < levels[0]), bool(box.values.max() > levels[-1]))
+    extensions: tuple[Literal["neither", "min", "max", "both"], ...]
+    extensions = ("neither", "min", "max", "both")
+    below, above = box.values.min() < levels[0], box.values.max() > levels[-1]
     colours = axes.contourf(
         box.x.cpu(),
         box.theta.cpu(),
         box.values.mT.cpu(),
         levels=levels,
         cmap="viridis",
-        extend=EXTENSIONS[beyond],
+        extend=extensions[int(below) + 2 * int(above)],
     )
     axes.margins(0)
-    figure.colorbar(colours, ax=axes, label=label, fraction=0.05, pad=0.02)
+    axes.figure.colorbar(colours, ax=axes, label=label, fraction=0.05, pad=0.02)
 
 
 def _worst_theta(problem: RobustTestProblem, grid: _Grid) -> Tensor:
     """Find the worst ``theta`` of each ``x``."""
-    costs = grid.values if problem.is_minimization_problem else -grid.values
-    worst = costs.argmax(dim=-1)
+    worst = grid.costs.argmax(dim=-1)
     theta = grid.theta[worst]
     if problem.domain.theta.is_finite:
         return theta
     # The vertex of a parabola through three neighbours, so that the line has no steps.
     inner = worst.clamp(1, len(grid.theta) - 2)
     triple = torch.stack([inner - 1, inner, inner + 1], dim=-1)
-    before, at, after = costs.gather(-1, triple).unbind(-1)
+    before, at, after = grid.costs.gather(-1, triple).unbind(-1)
     offset = (before - after) / (before - 2 * at + after) / 2
     spacing = grid.theta[1] - grid.theta[0]
     return torch.where(inner == worst, theta + offset * spacing, theta)
@@ -209,11 +188,10 @@ def _plain_optimum(problem: RobustTestProblem, grid: _Grid) -> tuple[Tensor, Ten
         if is_finite:
             return values[index].view(1)
         ends = [max(index - 1, 0), min(index + 1, len(values) - 1)]
-        return _equidistant(values[ends].view(2, 1), 21)
+        return equidistant(values[ends], 21)
 
     for _ in range(PLAIN_ZOOMS):
-        costs = grid.values if problem.is_minimization_problem else -grid.values
-        row, column = divmod(int(costs.argmin()), len(grid.theta))
+        row, column = divmod(int(grid.costs.argmin()), len(grid.theta))
         x, theta = grid.x[row], grid.theta[column]
         grid = _evaluate(
             problem,
@@ -227,14 +205,12 @@ def _draw_optima(
     top: Axes, bottom: Axes, problem: RobustTestProblem, grid: _Grid
 ) -> None:
     """Mark the plain and the robust optimum."""
-    plain_x, plain_theta = _plain_optimum(problem, grid)
-    robust_x, robust_theta = problem.domain.split(problem.robust_optimizer)
-    style: dict[str, Any] = {"mec": "black", "ls": "none", "clip_on": False}
-    for name, x, theta, marker, size, color in (
-        ("plain", plain_x, plain_theta, "o", 10, PLAIN_COLOR),
-        ("robust", robust_x, robust_theta, "*", 16, ROBUST_COLOR),
+    plain = OPTIMUM | {"marker": "o", "ms": 10, "color": "#f5a623"}
+    robust = problem.domain.split(problem.robust_optimizer)
+    for name, (x, theta), style in (
+        ("plain", _plain_optimum(problem, grid), plain),
+        ("robust", robust, ROBUST_OPTIMUM | {"ms": 16}),
     ):
-        style |= {"marker": marker, "ms": size, "color": color, "zorder": 5}
         cost = float(problem.worst_case_value(x.view(1)))
         label = f"{name} optimum: {cost:.3g} at worst"
         top.plot(float(x), float(theta), label=label, **style)

@@ -14,15 +14,19 @@ import torch
 from torch import Tensor
 
 from botorch_res.models.moments import posterior_moments
-from botorch_res.optim.recommend import mean_function
-from botorch_res.plotting.figure import WORST_COLOR, WORST_LABEL, broken_at_jumps
+from botorch_res.optim import mean_function
+from botorch_res.plotting.figure import (
+    WORST_COLOR,
+    WORST_LABEL,
+    broken_at_jumps,
+    coordinates,
+)
 from botorch_res.study import RobustOptimizer
 from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation, WorstCaseCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # The number of values along a range.
 _NUM_VALUES = 81
@@ -39,6 +43,7 @@ class Slice:
     """A grid over two parameters; the others are as recommended.
 
     Attributes:
+        optimizer: The study.
         x: The controllable parameter.
         theta: The uncontrollable parameter.
         x_values: Its ``n_x`` values in their unit, increasing.
@@ -47,6 +52,7 @@ class Slice:
         others: The values of the other parameters, in words.
     """
 
+    optimizer: RobustOptimizer
     x: Parameter
     theta: Parameter
     x_values: list[float]
@@ -54,24 +60,53 @@ class Slice:
     points: Tensor
     others: str
 
-    def mean(self, optimizer: RobustOptimizer) -> Tensor:
+    def mean(self) -> Tensor:
         """The predicted values, ``n_x x n_theta``."""
-        model, unit = optimizer.fit()
+        model, unit = self.optimizer.fit()
         return unit * self._evaluate(mean_function(model))
 
-    def standard_deviation(self, optimizer: RobustOptimizer) -> Tensor:
+    def standard_deviation(self) -> Tensor:
         """The standard deviations of the predictions, ``n_x x n_theta``."""
-        model, unit = optimizer.fit()
+        model, unit = self.optimizer.fit()
 
         def variance(points: Tensor) -> Tensor:
             return posterior_moments(model.posterior(points))[1].squeeze(-1)
 
         return unit * self._evaluate(variance).clamp_min(0.0).sqrt()
 
-    def information_gain(self, optimizer: RobustOptimizer) -> Tensor:
+    def information_gain(self) -> Tensor:
         """What a value would tell about the robust optimum, ``n_x x n_theta``."""
-        acqf = optimizer.acquisition()
+        acqf = self.optimizer.acquisition()
         return self._evaluate(lambda points: acqf(points.unsqueeze(-2)))
+
+    def draw(self, axes: Axes, values: Tensor, label: str, colours: str) -> None:
+        """Draw values over the slice in colours.
+
+        Args:
+            axes: The panel.
+            values: ``n_x x n_theta`` values.
+            label: What the values are.
+            colours: The name of a colour map.
+        """
+        mesh = axes.pcolormesh(
+            self.x_values,
+            self.theta_values,
+            values.mT,
+            shading="nearest",
+            cmap=colours,
+            rasterized=True,
+        )
+        axes.figure.colorbar(mesh, ax=axes, label=label, fraction=0.05, pad=0.02)
+        axes.set(
+            xlabel=self.x.label(),
+            ylabel=self.theta.label(),
+            xscale="log" if self.x.log else "linear",
+            yscale="log" if self.theta.log else "linear",
+        )
+        if self.others:
+            axes.set_title(f"at {self.others}", fontsize="small")
+        tick_few(self.x_values, axes.set_xticks)
+        tick_few(self.theta_values, axes.set_yticks)
 
     def draw_worst_theta(self, axes: Axes, curve: WorstCaseCurve) -> None:
         """Draw the predicted worst theta of each x; the only theta is this one.
@@ -125,45 +160,11 @@ def make_slices(optimizer: RobustOptimizer, best: StudyRecommendation) -> list[S
         for j in domain.theta.columns
     ]
     if len(slices) > _MAX_SLICES:
-        means = [one.mean(optimizer) for one in slices]
+        means = [one.mean() for one in slices]
         variation = torch.stack([mean.max() - mean.min() for mean in means])
         kept = variation.topk(_MAX_SLICES).indices.sort().values
         slices = [slices[k] for k in kept.tolist()]
     return slices
-
-
-def draw_map(
-    figure: Figure, axes: Axes, one: Slice, values: Tensor, label: str, colours: str
-) -> None:
-    """Draw values over a slice in colours.
-
-    Args:
-        figure: The figure.
-        axes: Its panel.
-        one: The slice.
-        values: ``n_x x n_theta`` values.
-        label: What the values are.
-        colours: The name of a colour map.
-    """
-    mesh = axes.pcolormesh(
-        one.x_values,
-        one.theta_values,
-        values.mT,
-        shading="nearest",
-        cmap=colours,
-        rasterized=True,
-    )
-    figure.colorbar(mesh, ax=axes, label=label, fraction=0.05, pad=0.02)
-    axes.set(
-        xlabel=one.x.label(),
-        ylabel=one.theta.label(),
-        xscale="log" if one.x.log else "linear",
-        yscale="log" if one.theta.log else "linear",
-    )
-    if one.others:
-        axes.set_title(f"at {one.others}", fontsize="small")
-    tick_few(one.x_values, axes.set_xticks)
-    tick_few(one.theta_values, axes.set_yticks)
 
 
 def tick_few(values: Sequence[float], set_ticks: Callable[..., Any]) -> None:
@@ -182,37 +183,25 @@ def _make_slice(
     optimizer: RobustOptimizer, best: StudyRecommendation, i: int, j: int
 ) -> Slice:
     """The slice along two columns of the domain."""
-    space, domain = optimizer.space, optimizer.space.domain
-    along_x, along_theta = (_coordinates(optimizer, column) for column in (i, j))
-    centre = space.encode(best.x | best.theta)
-    points = centre.repeat(len(along_x), len(along_theta), 1)
+    space = optimizer.space
+    values = best.x | best.theta
+    along_x, along_theta = (
+        coordinates(space.domain, column, _NUM_VALUES) for column in (i, j)
+    )
+    points = space.encode(values).repeat(len(along_x), len(along_theta), 1)
     points[..., i] = along_x.unsqueeze(-1)
     points[..., j] = along_theta
     x, theta = space.parameters[i], space.parameters[j]
     return Slice(
+        optimizer,
         x,
         theta,
         [x.decode(value) for value in along_x.tolist()],
         [theta.decode(value) for value in along_theta.tolist()],
-        points.reshape(-1, domain.dim),
+        points.flatten(0, 1),
         others=", ".join(
-            f"{p.name} = {p.decode(coordinate):.4g} {p.unit}".strip()
-            for p, coordinate in zip(space.parameters, centre.tolist(), strict=True)
+            f"{p.name} = {values[p.name]:.4g} {p.unit}".strip()
+            for p in space.parameters
             if p not in (x, theta)
         ),
     )
-
-
-def _coordinates(optimizer: RobustOptimizer, column: int) -> Tensor:
-    """The coordinates along a column: all of its choices, or equidistant ones."""
-    domain = optimizer.space.domain
-    for columns, choices in (
-        (domain.x.columns, domain.x.choices),
-        (domain.theta.columns, domain.theta.choices),
-    ):
-        if column in columns and choices is not None:
-            values: Tensor = choices[:, list(columns).index(column)].unique()
-            return values
-    lower, upper = domain.bounds[:, column]
-    steps = torch.linspace(0, 1, _NUM_VALUES, dtype=lower.dtype)
-    return torch.lerp(lower, upper, steps)

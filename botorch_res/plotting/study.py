@@ -7,19 +7,22 @@ and an uncontrollable parameter, and the trials are projected onto them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res.plotting.figure import (
-    LEGEND,
-    ROBUST_COLOR,
+    LEGEND_ABOVE,
+    MARKS,
+    ROBUST_OPTIMUM,
     WORST_COLOR,
     WORST_LABEL,
     new_figure,
 )
-from botorch_res.plotting.slices import Slice, draw_map, make_slices, tick_few
+from botorch_res.plotting.slices import Slice, make_slices, tick_few
 from botorch_res.study import RobustOptimizer
 from botorch_res.study.recommendation import StudyRecommendation
 from botorch_res.study.space import ParameterSpace
@@ -29,6 +32,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# How the trials of each state are marked, and called.
+_TRIALS = {
+    "complete": {
+        "marker": "o",
+        "ms": 5,
+        "mfc": "black",
+        "mec": "white",
+        "label": "told",
+    },
+    "running": {"marker": "^", "ms": 7, "mfc": "white", "mec": "black"},
+    "failed": {"marker": "X", "ms": 8, "mfc": "white", "mec": "black"},
+}
 # The size of a panel in inches: two of them beside each other fill a page's width.
 _WIDTH, _HEIGHT = 4.8, 3.3
 # Histories of longer studies are drawn at so many of their trials.
@@ -61,20 +76,12 @@ def plot_study(
     Example:
         >>> plot_study(optimizer).savefig("study.png")
     """
-    if problem is not None:
-        _check_problem(optimizer, problem)
-    best = optimizer.recommend()
-    slices = make_slices(optimizer, best)
-    names = list(best.x)
-    figure, panels = _panels(2 * len(slices) + len(names) + history)
-    for one in slices:
-        _draw_mean(figure, next(panels), optimizer, best, one, value_label)
-        _draw_acquisition(figure, next(panels), optimizer, best, one)
-    for name in names:
-        _draw_curve(next(panels), optimizer, best, name, value_label)
+    _check_problem(optimizer, problem)
+    study = _Panels(optimizer, value_label)
+    panels = study.maps(study.draw_mean, study.draw_information_gain) + study.curves()
     if history:
-        _draw_progress(next(panels), optimizer, problem, value_label)
-    return _finished(figure)
+        panels.append(partial(_draw_progress, optimizer, problem, value_label))
+    return _draw(panels)
 
 
 def plot_posterior(optimizer: RobustOptimizer, value_label: str = "value") -> Figure:
@@ -87,17 +94,8 @@ def plot_posterior(optimizer: RobustOptimizer, value_label: str = "value") -> Fi
     Returns:
         The figure.
     """
-    best = optimizer.recommend()
-    slices = make_slices(optimizer, best)
-    figure, panels = _panels(2 * len(slices))
-    for one in slices:
-        _draw_mean(figure, next(panels), optimizer, best, one, value_label)
-        axes = next(panels)
-        label = f"standard deviation of {value_label}"
-        values = one.standard_deviation(optimizer)
-        draw_map(figure, axes, one, values, label, "cividis")
-        _draw_trials(axes, optimizer, best, one)
-    return _finished(figure)
+    study = _Panels(optimizer, value_label)
+    return _draw(study.maps(study.draw_mean, study.draw_standard_deviation))
 
 
 def plot_acquisition(optimizer: RobustOptimizer) -> Figure:
@@ -109,12 +107,8 @@ def plot_acquisition(optimizer: RobustOptimizer) -> Figure:
     Returns:
         The figure.
     """
-    best = optimizer.recommend()
-    slices = make_slices(optimizer, best)
-    figure, panels = _panels(len(slices))
-    for one in slices:
-        _draw_acquisition(figure, next(panels), optimizer, best, one)
-    return _finished(figure)
+    study = _Panels(optimizer)
+    return _draw(study.maps(study.draw_information_gain))
 
 
 def plot_worst_case(optimizer: RobustOptimizer, value_label: str = "value") -> Figure:
@@ -127,11 +121,7 @@ def plot_worst_case(optimizer: RobustOptimizer, value_label: str = "value") -> F
     Returns:
         The figure.
     """
-    best = optimizer.recommend()
-    figure, panels = _panels(len(best.x))
-    for name in best.x:
-        _draw_curve(next(panels), optimizer, best, name, value_label)
-    return _finished(figure)
+    return _draw(_Panels(optimizer, value_label).curves())
 
 
 def plot_progress(
@@ -153,49 +143,42 @@ def plot_progress(
     Returns:
         The figure.
     """
-    if problem is not None:
-        _check_problem(optimizer, problem)
-    figure, panels = _panels(1)
-    _draw_progress(next(panels), optimizer, problem, value_label)
-    return _finished(figure)
+    _check_problem(optimizer, problem)
+    return _draw([partial(_draw_progress, optimizer, problem, value_label)])
 
 
-def _panels(count: int) -> tuple[Figure, Any]:
-    """A figure of two columns, or of one for one panel, and its panels in turn."""
-    columns = min(count, 2)
-    rows = -(-count // columns)
+def _draw(panels: Sequence[Callable[[Axes], None]]) -> Figure:
+    """Draw panels in two columns, or one in one, with one legend for all of them."""
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
     figure = new_figure(columns * _WIDTH, rows * _HEIGHT + 0.3)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for empty in grid[count:]:
-        empty.remove()
-    return figure, iter(grid[:count])
-
-
-def _finished(figure: Figure) -> Figure:
-    """A figure with one legend for all of its panels."""
     entries: dict[str, Any] = {}
-    for axes in figure.axes:
+    for axes, draw in zip(grid, panels, strict=False):
+        draw(axes)
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    in_a_row = 6 if figure.get_figwidth() > _WIDTH else 3
-    rows = -(-len(entries) // in_a_row)
+    for empty in grid[len(panels) :]:
+        empty.remove()
     if entries:
         figure.legend(
             list(entries.values()),
             list(entries),
-            loc="outside upper center",
-            ncols=-(-len(entries) // rows),
+            ncols=-(-len(entries) // -(-len(entries) // (3 * columns))),
             markerscale=0.9,
-            columnspacing=1.5,
-            **LEGEND,
+            **LEGEND_ABOVE,
         )
     # The layout settles after a first pass.
     figure.draw_without_rendering()
     return figure
 
 
-def _check_problem(optimizer: RobustOptimizer, problem: RobustTestProblem) -> None:
+def _check_problem(
+    optimizer: RobustOptimizer, problem: RobustTestProblem | None
+) -> None:
     """Raise unless a study is about a problem, whatever its parameters are called."""
+    if problem is None:
+        return
     wanted = ParameterSpace.from_domain(problem.domain)
     maximize = not problem.is_minimization_problem
     if optimizer.maximize != maximize or not optimizer.space.spans(wanted.domain):
@@ -208,119 +191,89 @@ def _check_problem(optimizer: RobustOptimizer, problem: RobustTestProblem) -> No
         )
 
 
-def _draw_mean(
-    figure: Figure,
-    axes: Axes,
-    optimizer: RobustOptimizer,
-    best: StudyRecommendation,
-    one: Slice,
-    label: str,
-) -> None:
-    """Draw the posterior mean, the worst theta of each x, and the trials."""
-    values = one.mean(optimizer)
-    draw_map(figure, axes, one, values, f"predicted {label}", "viridis")
-    if len(best.theta) == 1:
-        one.draw_worst_theta(axes, best.curve[one.x.name])
-    _draw_trials(axes, optimizer, best, one)
+class _Panels:
+    """What the panels of a study show: each method draws one of them, or lists some."""
 
+    def __init__(self, optimizer: RobustOptimizer, label: str = "value") -> None:
+        self.optimizer = optimizer
+        self.best = optimizer.recommend()
+        self.label = label
 
-def _draw_acquisition(
-    figure: Figure,
-    axes: Axes,
-    optimizer: RobustOptimizer,
-    best: StudyRecommendation,
-    one: Slice,
-) -> None:
-    """Draw the information gain, and where it is highest."""
-    values = one.information_gain(optimizer)
-    draw_map(figure, axes, one, values, "information gain [nats]", "cividis")
-    _draw_trials(axes, optimizer, best, one)
-    row, column = divmod(int(values.argmax()), values.shape[1])
-    # White around black is seen on any colour.
-    for width, color, label in ((3.5, "white", None), (1.5, "black", "most to learn")):
-        axes.plot(
-            one.x_values[row],
-            one.theta_values[column],
-            marker="D",
-            ms=8,
-            mfc="none",
-            mec=color,
-            mew=width,
-            ls="none",
-            zorder=4,
-            clip_on=False,
-            label=label,
+    def maps(
+        self, *drawings: Callable[[Slice, Axes], None]
+    ) -> list[Callable[[Axes], None]]:
+        """A panel for each slice and each kind of map."""
+        slices = make_slices(self.optimizer, self.best)
+        return [partial(draw, one) for one in slices for draw in drawings]
+
+    def curves(self) -> list[Callable[[Axes], None]]:
+        """A panel for each controllable parameter."""
+        return [partial(self.draw_curve, name) for name in self.best.x]
+
+    def draw_mean(self, one: Slice, axes: Axes) -> None:
+        """Draw the posterior mean, the worst theta of each x, and the trials."""
+        one.draw(axes, one.mean(), f"predicted {self.label}", "viridis")
+        if len(self.best.theta) == 1:
+            one.draw_worst_theta(axes, self.best.curve[one.x.name])
+        self.draw_trials(one, axes)
+
+    def draw_standard_deviation(self, one: Slice, axes: Axes) -> None:
+        """Draw the posterior standard deviation, and the trials."""
+        label = f"standard deviation of {self.label}"
+        one.draw(axes, one.standard_deviation(), label, "cividis")
+        self.draw_trials(one, axes)
+
+    def draw_information_gain(self, one: Slice, axes: Axes) -> None:
+        """Draw the information gain, where it is highest, and the trials."""
+        values = one.information_gain()
+        one.draw(axes, values, "information gain [nats]", "cividis")
+        self.draw_trials(one, axes)
+        row, column = divmod(int(values.argmax()), values.shape[1])
+        at = one.x_values[row], one.theta_values[column]
+        style = MARKS | {"marker": "D", "ms": 8, "mfc": "none", "zorder": 4}
+        # White around black is seen on any colour.
+        axes.plot(*at, mec="white", mew=3.5, **style)
+        axes.plot(*at, mec="black", mew=1.5, label="most to learn", **style)
+
+    def draw_trials(self, one: Slice, axes: Axes) -> None:
+        """Mark the trials and the recommendation."""
+        # On a slice the trials are projections.
+        alpha = 0.75 if one.others else 1.0
+        for state, style in _TRIALS.items():
+            rows = [
+                t.parameters or {} for t in self.optimizer.trials if t.state == state
+            ]
+            if rows:
+                axes.plot(
+                    [row[one.x.name] for row in rows],
+                    [row[one.theta.name] for row in rows],
+                    **MARKS | {"label": state, "alpha": alpha, "zorder": 3} | style,
+                )
+        self.draw_star(axes, self.best.x[one.x.name], self.best.theta[one.theta.name])
+
+    def draw_star(self, axes: Axes, x: float, y: float) -> None:
+        """Mark the recommendation."""
+        axes.plot(x, y, ms=13, label="recommended", **ROBUST_OPTIMUM)
+
+    def draw_curve(self, name: str, axes: Axes) -> None:
+        """Draw the predicted worst case along one controllable parameter."""
+        curve, space = self.best.curve[name], self.optimizer.space
+        (parameter,) = (p for p in space.parameters if p.name == name)
+        is_sparse = space.domain.x.is_finite and len(curve.x) <= _MAX_MARKERS
+        style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
+        _draw_band(axes, curve.x, curve.lower, curve.upper)
+        axes.plot(curve.x, curve.value, color=WORST_COLOR, label=WORST_LABEL, **style)
+        self.draw_star(axes, self.best.x[name], self.best.value)
+        axes.set(
+            xlabel=parameter.label(),
+            ylabel=f"worst-case\n{self.label}",
+            xscale="log" if parameter.log else "linear",
         )
-
-
-def _draw_trials(
-    axes: Axes, optimizer: RobustOptimizer, best: StudyRecommendation, one: Slice
-) -> None:
-    """Mark the trials and the recommendation."""
-    styles: dict[str, dict[str, Any]] = {
-        "complete": {"marker": "o", "ms": 5, "mfc": "black", "mec": "white"},
-        "running": {"marker": "^", "ms": 7, "mfc": "white", "mec": "black"},
-        "failed": {"marker": "X", "ms": 8, "mfc": "white", "mec": "black"},
-    }
-    labels = {"complete": "told"}
-    for state, style in styles.items():
-        rows = [t.parameters or {} for t in optimizer.trials if t.state == state]
-        if rows:
-            axes.plot(
-                [row[one.x.name] for row in rows],
-                [row[one.theta.name] for row in rows],
-                # On a slice the trials are projections.
-                alpha=0.75 if one.others else 1.0,
-                ls="none",
-                clip_on=False,
-                zorder=3,
-                label=labels.get(state, state),
-                **style,
-            )
-    _draw_star(axes, best.x[one.x.name], best.theta[one.theta.name])
-
-
-def _draw_star(axes: Axes, x: float, y: float) -> None:
-    """Mark the recommendation."""
-    axes.plot(
-        x,
-        y,
-        marker="*",
-        ms=13,
-        mec="black",
-        color=ROBUST_COLOR,
-        ls="none",
-        zorder=5,
-        clip_on=False,
-        label="recommended",
-    )
-
-
-def _draw_curve(
-    axes: Axes,
-    optimizer: RobustOptimizer,
-    best: StudyRecommendation,
-    name: str,
-    label: str,
-) -> None:
-    """Draw the predicted worst case along one controllable parameter."""
-    curve = best.curve[name]
-    (parameter,) = (p for p in optimizer.space.parameters if p.name == name)
-    is_sparse = optimizer.space.domain.x.is_finite and len(curve.x) <= _MAX_MARKERS
-    style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
-    _draw_band(axes, curve.x, curve.lower, curve.upper)
-    axes.plot(curve.x, curve.value, color=WORST_COLOR, label=WORST_LABEL, **style)
-    _draw_star(axes, best.x[name], best.value)
-    axes.set(
-        xlabel=parameter.label(),
-        ylabel=f"worst-case\n{label}",
-        xscale="log" if parameter.log else "linear",
-    )
-    if parameter.integer and not parameter.log:
-        axes.locator_params(axis="x", integer=True)
-    tick_few(curve.x.tolist(), axes.set_xticks)
-    axes.margins(x=0.02)
-    axes.spines[["top", "right"]].set_visible(False)
+        if parameter.integer and not parameter.log:
+            axes.locator_params(axis="x", integer=True)
+        tick_few(curve.x.tolist(), axes.set_xticks)
+        axes.margins(x=0.02)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_band(axes: Axes, x: Any, lower: Any, upper: Any) -> None:
@@ -343,10 +296,10 @@ def _show_later_intervals(axes: Axes, found: list[StudyRecommendation]) -> None:
 
 
 def _draw_progress(
-    axes: Axes,
     optimizer: RobustOptimizer,
     problem: RobustTestProblem | None,
     label: str,
+    axes: Axes,
 ) -> None:
     """Draw the regret or the predicted worst case after each value."""
     total = optimizer.num_told

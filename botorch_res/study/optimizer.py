@@ -20,8 +20,8 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.acquisition import qRobustEntropySearch
+from botorch_res.checks import check_number
 from botorch_res.domain import RobustDomain
-from botorch_res.limits import check_number
 from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
 from botorch_res.models.fitting import ModelFactory
 from botorch_res.strategies import make_strategy
@@ -48,7 +48,6 @@ from botorch_res.study.storage import (
     COMPLETE,
     FAILED,
     RUNNING,
-    NewTrial,
     Storage,
     StudyRecord,
     Trial,
@@ -315,7 +314,9 @@ class RobustOptimizer:
         """
         point = tuple(self.space.encode(parameters).tolist())
         value, noise = check_value(value, f"at {parameters}"), check_noise(noise)
-        number = self._storage.append(NewTrial(point, 0, "added", value, noise))
+        number = self._storage.append(
+            Trial(point=point, seed=0, origin="added", value=value, noise=noise)
+        )
         return self.trials[number]
 
     @property
@@ -438,7 +439,7 @@ class RobustOptimizer:
         )
         return self.recommend()
 
-    def _suggest(self, known: list[Trial], n: int) -> list[NewTrial]:
+    def _suggest(self, known: list[Trial], n: int) -> list[Trial]:
         """Choose the points of the next trials; a function of the study alone."""
         first = known[-1].number + 1 if known else 0
         has_data = any(trial.state == COMPLETE for trial in known)
@@ -470,7 +471,11 @@ class RobustOptimizer:
             points += list(proposed.detach().clamp(lower, upper))
             origins += [self._strategy_name] * missing
         return [
-            NewTrial(tuple(z.tolist()), derive_seed(self.seed, first + i), origin)
+            Trial(
+                point=tuple(z.tolist()),
+                seed=derive_seed(self.seed, first + i),
+                origin=origin,
+            )
             for i, (z, origin) in enumerate(zip(points, origins, strict=True))
         ]
 

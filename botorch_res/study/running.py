@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.limits import check_number
+from botorch_res.checks import check_number
 from botorch_res.study.observations import check_noise, check_value
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import NOBODY, RUNNING, Trial

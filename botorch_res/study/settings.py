@@ -12,8 +12,7 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
-from botorch_res.limits import check_number
-from botorch_res.seeding import check_seed
+from botorch_res.checks import check_number, check_seed
 from botorch_res.study.observations import check_noise
 from botorch_res.study.parameters import is_number
 from botorch_res.study.space import ParameterSpace

@@ -293,22 +293,13 @@ class ParameterSpace:
         """
         space = cls.__new__(cls)
         space.named = content["named"]
-        space.parameters = tuple(
-            Parameter(
-                **{**p, "values": None if p["values"] is None else tuple(p["values"])}
-            )
-            for p in content["parameters"]
-        )
-        bounds, x, theta = (
-            None if rows is None else torch.tensor(rows, dtype=torch.double)
-            for rows in (
-                content["bounds"],
-                content["x_choices"],
-                content["theta_choices"],
-            )
-        )
-        assert bounds is not None
-        space.domain = RobustDomain(bounds, content["uncontrollable"], x, theta)
+        space.parameters = tuple(Parameter(**p) for p in content["parameters"])
+        tensors = {
+            name: torch.tensor(content[name], dtype=torch.double)
+            for name in ("bounds", "x_choices", "theta_choices")
+            if content[name] is not None
+        }
+        space.domain = RobustDomain(uncontrollable=content["uncontrollable"], **tensors)
         return space
 
     def _check_choices(self, z: Tensor) -> None:

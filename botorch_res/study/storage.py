@@ -6,9 +6,6 @@ committed is on the disk itself, also if the machine loses power a moment later,
 all of it is in one file that can be copied (a write-ahead log would be a second one).
 Every operation is one transaction on a connection of its own; nothing is shared between
 threads or inherited by forked processes.
-
-The schema has a version, ``PRAGMA user_version``. ``MIGRATIONS`` leads from each
-version to the next: a new file starts at zero, an older one at its version.
 """
 
 from __future__ import annotations
@@ -24,46 +21,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import InputDataError
+
+from botorch_res.study.schema import migrate
 
 RUNNING, COMPLETE, FAILED = "running", "complete", "failed"
 # The owner of a running trial that was given back.
 NOBODY = ""
 
-# "bres", which tells our files from other people's.
-APPLICATION_ID = 0x62726573
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE study (
-            id INTEGER PRIMARY KEY CHECK (id = 1),
-            space TEXT NOT NULL,
-            maximize INTEGER NOT NULL,
-            seed INTEGER NOT NULL,
-            settings TEXT NOT NULL,
-            created TEXT NOT NULL
-        )""",
-        """CREATE TABLE trials (
-            number INTEGER PRIMARY KEY,
-            state TEXT NOT NULL CHECK (state IN ('running', 'complete', 'failed')),
-            point TEXT NOT NULL,
-            value REAL,
-            noise REAL,
-            reason TEXT,
-            seed INTEGER NOT NULL,
-            origin TEXT NOT NULL,
-            asked TEXT NOT NULL,
-            finished TEXT
-        )""",
-        f"PRAGMA application_id = {APPLICATION_ID}",
-    ),
-    # Who evaluates a running trial, so that the trials of a process that has died can
-    # be told from those that are under way.
-    (
-        "ALTER TABLE trials ADD COLUMN owner TEXT",
-        "ALTER TABLE trials ADD COLUMN attempts INTEGER NOT NULL DEFAULT 1",
-    ),
-)
-SCHEMA_VERSION = len(MIGRATIONS)
 # Seconds to wait for another process's transaction.
 _TIMEOUT = 60.0
 # What SQLite says of a file, and what it means for a study.
@@ -77,7 +42,7 @@ _FILE_ERRORS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Trial:
     """One evaluation: asked for, under way, and told or failed.
 
@@ -98,15 +63,15 @@ class Trial:
         parameters: The values of the parameters by name.
     """
 
-    number: int
-    state: str
+    number: int = -1
+    state: str = RUNNING
     point: tuple[float, ...]
-    value: float | None
-    noise: float | None
-    reason: str | None
+    value: float | None = None
+    noise: float | None = None
+    reason: str | None = None
     seed: int
     origin: str
-    asked: str
+    asked: str = ""
     finished: str | None = None
     owner: str | None = None
     attempts: int = 1
@@ -128,27 +93,6 @@ class StudyRecord:
     maximize: bool
     seed: int
     settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class NewTrial:
-    """A trial about to be stored.
-
-    Attributes:
-        point: The ``d`` coordinates.
-        seed: The seed with which the point was chosen.
-        origin: What chose the point.
-        value: The value, if it is known already.
-        noise: The standard deviation of its noise, if known.
-        owner: Which process evaluates it.
-    """
-
-    point: tuple[float, ...]
-    seed: int
-    origin: str
-    value: float | None = None
-    noise: float | None = None
-    owner: str | None = None
 
 
 class Storage:
@@ -176,7 +120,7 @@ class Storage:
         elif must_exist and not self.path.exists():
             raise InputDataError(f"There is no study at {self.path}.")
         with self._transaction() as connection:
-            self._migrate(connection)
+            migrate(connection, self.path)
 
     def study(self) -> StudyRecord | None:
         """Read what the study is about; ``None`` if nobody has said so yet."""
@@ -213,7 +157,7 @@ class Storage:
         with self._transaction() as connection:
             return _read_trials(connection, "ORDER BY number")
 
-    def add(self, first: int, trials: Sequence[NewTrial]) -> bool:
+    def add(self, first: int, trials: Sequence[Trial]) -> bool:
         """Store new trials, if their numbers are still free.
 
         Args:
@@ -230,7 +174,7 @@ class Storage:
                 _insert(connection, number, trial)
         return True
 
-    def append(self, trial: NewTrial) -> int:
+    def append(self, trial: Trial) -> int:
         """Store a new trial under the next number.
 
         Args:
@@ -335,27 +279,6 @@ class Storage:
                         ) from error
                 raise
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the schema up to date."""
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (tables,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-        if application != APPLICATION_ID and (version or tables):
-            raise InputDataError(
-                f"{self.path} is an SQLite file, but not the file of a study."
-            )
-        if version > SCHEMA_VERSION:
-            raise UnsupportedError(
-                f"{self.path} has schema version {version}; this botorch_res reads "
-                f"versions up to {SCHEMA_VERSION}. Use the newer botorch_res that "
-                "wrote it."
-            )
-        for statements in MIGRATIONS[version:]:
-            for statement in statements:
-                connection.execute(statement)
-        if version < SCHEMA_VERSION:
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
 
 @contextmanager
 def _committing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
@@ -402,24 +325,26 @@ def _next_number(connection: sqlite3.Connection) -> int:
     return int(count)
 
 
-def _insert(connection: sqlite3.Connection, number: int, trial: NewTrial) -> None:
+def _insert(connection: sqlite3.Connection, number: int, trial: Trial) -> None:
     """Store a trial."""
-    state = RUNNING if trial.value is None else COMPLETE
+    now = _now()
+    is_running = trial.value is None
+    content = {
+        "number": number,
+        "state": RUNNING if is_running else COMPLETE,
+        "point": json.dumps(trial.point),
+        "value": trial.value,
+        "noise": trial.noise,
+        "seed": trial.seed,
+        "origin": trial.origin,
+        "asked": now,
+        "finished": None if is_running else now,
+        "owner": trial.owner,
+    }
     connection.execute(
-        "INSERT INTO trials (number, state, point, value, noise, seed, origin, asked, "
-        "finished, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            number,
-            state,
-            json.dumps(trial.point),
-            trial.value,
-            trial.noise,
-            trial.seed,
-            trial.origin,
-            _now(),
-            None if state == RUNNING else _now(),
-            trial.owner,
-        ),
+        f"INSERT INTO trials ({', '.join(content)}) "
+        f"VALUES ({', '.join('?' * len(content))})",
+        tuple(content.values()),
     )
 
 

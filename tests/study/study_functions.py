@@ -1,9 +1,23 @@
-"""Functions to optimise in other processes, which import them from here."""
+"""A press to optimise, and its study; other processes import the functions."""
 
 import os
 import signal
 import time
 from pathlib import Path
+
+from botorch_res import RobustOptimizer
+from botorch_res.study.parameters import Choice, Range
+
+PARAMETERS = [
+    Range("friction", 0.1, 0.2),
+    Choice("force", [200, 300, 350], unit="kN", uncontrollable=True),
+]
+
+
+def make(storage=None, domain=PARAMETERS, **settings):
+    """A study that takes no time to think."""
+    settings = {"seed": 0, "strategy": "random"} | settings
+    return RobustOptimizer(domain, maximize=False, storage=storage, **settings)
 
 
 def press(friction, force):

@@ -5,10 +5,9 @@ import functools
 import pytest
 from distributed import Client, LocalCluster
 
-from botorch_res import RobustOptimizer
 from botorch_res.study import running
-from botorch_res.study.parameters import Choice, Range
 from tests.study import study_functions as functions
+from tests.study.study_functions import make
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +23,6 @@ def client():
         Client(cluster) as client,
     ):
         yield client
-
-
-def make(path):
-    parameters = [
-        Range("friction", 0.1, 0.2),
-        Choice("force", [200, 300, 350], unit="kN", uncontrollable=True),
-    ]
-    return RobustOptimizer(
-        parameters, maximize=False, storage=path, seed=0, strategy="random"
-    )
 
 
 def test_cluster(client, tmp_path):

@@ -462,31 +462,30 @@ class TestBadValues:
             optimizer.recommend(after=n)
 
     @pytest.mark.parametrize(
-        ("arguments", "error", "message"),
+        ("arguments", "message"),
         [
-            ({"maximize": 1}, InputDataError, "`maximize` to be a bool, got 1"),
+            ({"maximize": 1}, "`maximize` to be a bool, got 1"),
             (
                 {"domain": "unit square"},
-                InputDataError,
                 "RobustDomain, .* got 'unit square'",
             ),
-            ({"domain": [1, 2]}, InputDataError, r"got \[1, 2\]"),
-            ({"seed": -1}, InputDataError, "`seed` .* a whole number from 0"),
-            ({"num_initial": 0}, InputDataError, "`num_initial` .* got 0"),
-            ({"gamma": 1.5}, InputDataError, "a probability from 0 to 1, got 1.5"),
-            ({"gamma": "a"}, InputDataError, "a probability from 0 to 1, got 'a'"),
-            ({"noise": -1}, InputDataError, "a standard deviation"),
-            ({"noise": "a"}, InputDataError, "the noise, .* got 'a'. Leave it out if"),
-            ({"strategy": "magic"}, ValueError, "got 'magic'"),
-            ({"strategy_options": {"magic": 1}}, TypeError, "argument 'magic'"),
-            ({"model": 3}, InputDataError, "`model` to be callable, got 3"),
-            ({"seed": True}, InputDataError, "`seed` .* got True"),
+            ({"domain": [1, 2]}, r"got \[1, 2\]"),
+            ({"seed": -1}, "`seed` .* a whole number from 0"),
+            ({"num_initial": 0}, "`num_initial` .* got 0"),
+            ({"gamma": 1.5}, "a probability from 0 to 1, got 1.5"),
+            ({"gamma": "a"}, "a probability from 0 to 1, got 'a'"),
+            ({"noise": -1}, "a standard deviation"),
+            ({"noise": "a"}, "the noise, .* got 'a'. Leave it out if"),
+            ({"strategy": "magic"}, "got 'magic'"),
+            ({"strategy_options": {"magic": 1}}, "argument 'magic'"),
+            ({"model": 3}, "`model` to be callable, got 3"),
+            ({"seed": True}, "`seed` .* got True"),
         ],
     )
-    def test_settings(self, tmp_path, arguments, error, message):
+    def test_settings(self, tmp_path, arguments, message):
         path = tmp_path / "study.db"
         defaults = {"domain": DOMAIN, "maximize": False, "storage": path}
-        with pytest.raises(error, match=message):
+        with pytest.raises(InputDataError, match=message):
             RobustOptimizer(**defaults | arguments)
         assert not path.exists()  # nothing was made by mistake
 

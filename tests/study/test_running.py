@@ -21,9 +21,8 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain, RobustOptimizer
+from botorch_res import RobustDomain
 from botorch_res.study import running
-from botorch_res.study.parameters import Choice, Range
 from botorch_res.study.running import (
     LostEvaluationsError,
     RepeatedFailureError,
@@ -31,11 +30,8 @@ from botorch_res.study.running import (
 )
 from botorch_res.study.storage import NOBODY, Storage
 from tests.study import study_functions as functions
+from tests.study.study_functions import make
 
-PARAMETERS = [
-    Range("friction", 0.1, 0.2),
-    Choice("force", [200, 300, 350], unit="kN", uncontrollable=True),
-]
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 DOMAIN = RobustDomain(BOUNDS, [1])
 
@@ -51,11 +47,6 @@ def process_pool():
     wait([pool.submit(time.sleep, 0.2) for _ in range(2)])
     assert len(pool._processes) == 2
     return pool
-
-
-def make(storage=None, domain=PARAMETERS, **settings):
-    settings = {"seed": 0, "strategy": "random"} | settings
-    return RobustOptimizer(domain, maximize=False, storage=storage, **settings)
 
 
 def states(optimizer):

@@ -10,16 +10,14 @@ from pathlib import Path
 import pytest
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 
+from botorch_res.study.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 from botorch_res.study.storage import (
-    APPLICATION_ID,
     COMPLETE,
     FAILED,
-    MIGRATIONS,
     RUNNING,
-    SCHEMA_VERSION,
-    NewTrial,
     Storage,
     StudyRecord,
+    Trial,
 )
 
 RECORD = StudyRecord({"bounds": [[0.0], [1.0]]}, True, 7, {"gamma": 0.0})
@@ -31,7 +29,7 @@ def storage(request, tmp_path):
 
 
 def new(*point, **kwargs):
-    return NewTrial(point, seed=1, origin="initial", **kwargs)
+    return Trial(point=point, seed=1, origin="initial", **kwargs)
 
 
 class TestTrials:
@@ -114,7 +112,7 @@ class TestStudy:
 
     def test_an_error_rolls_back(self, storage):
         with pytest.raises(sqlite3.IntegrityError):
-            storage.add(0, [new(0.1), NewTrial((0.2,), seed=None, origin="initial")])
+            storage.add(0, [new(0.1), Trial(point=(0.2,), seed=None, origin="")])
         assert storage.trials() == []
 
 
