@@ -7,7 +7,8 @@ what, and what the best worst case is, so that regret is exact.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
@@ -29,8 +30,9 @@ class RobustTestProblem(BaseTestProblem, ABC):
     ``min over theta of -f`` and ``robust_optimal_value`` changes its sign.
 
     A subclass states ``dim``, ``_bounds``, ``_uncontrollable``, the finite sets if
-    there are any, and the robust optimum of ``f`` before ``negate``. Points between
-    the choices of a finite set can be evaluated too.
+    there are any, the constants of its formula that follow its dtype and device, and
+    the robust optimum of ``f`` before ``negate``. Points between the choices of a
+    finite set can be evaluated too.
     """
 
     num_objectives: int = 1
@@ -42,6 +44,8 @@ class RobustTestProblem(BaseTestProblem, ABC):
     _uncontrollable: Sequence[int]
     _x_choices: Sequence[Sequence[float]] | None = None
     _theta_choices: Sequence[Sequence[float]] | None = None
+    # What else becomes a buffer: nested lists of numbers, by the buffer's name.
+    _constants: Mapping[str, Sequence[Any]] = {}
     # The robust optimum of ``f`` before ``negate``.
     _robust_optimizer: Sequence[float]
     _robust_optimal_value: float
@@ -62,12 +66,10 @@ class RobustTestProblem(BaseTestProblem, ABC):
         """
         self.continuous_inds = list(range(self.dim))
         super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
-        for name, choices in (
-            ("x_choices", self._x_choices),
-            ("theta_choices", self._theta_choices),
-        ):
-            rows = None if choices is None else torch.tensor(choices, dtype=dtype)
-            self.register_buffer(name, rows)
+        choices = {"x_choices": self._x_choices, "theta_choices": self._theta_choices}
+        for name, rows in (choices | dict(self._constants)).items():
+            value = None if rows is None else torch.tensor(rows, dtype=dtype)
+            self.register_buffer(name, value)
 
     @property
     def domain(self) -> RobustDomain:
@@ -88,9 +90,8 @@ class RobustTestProblem(BaseTestProblem, ABC):
     @property
     def robust_optimal_value(self) -> float:
         """The best worst-case value ``f*``, in the direction that ``negate`` sets."""
-        return (
-            -self._robust_optimal_value if self.negate else self._robust_optimal_value
-        )
+        sign = -1 if self.negate else 1
+        return sign * self._robust_optimal_value
 
     def worst_case_value(self, x: Tensor) -> Tensor:
         """Evaluate the noise-free worst case over ``theta``.

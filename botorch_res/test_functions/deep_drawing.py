@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +43,43 @@ FRICTION_DECAY = 0.2
 # has formed by then, and a flange is still held at the end.
 FIRST_STROKE, LAST_STROKE = 5, 60
 MEASUREMENT_NOISE = 0.5
+
+
+def _measurement_noise(num_forces: int, num_strokes: int) -> list[list[float]]:
+    """Draw ``num_forces x num_strokes`` errors in kN, the same for all time."""
+    # Python promises to keep the sequence of random() for a given seed for good.
+    uniform = random.Random(0).random
+    normal = NormalDist(sigma=MEASUREMENT_NOISE)
+    return [
+        [normal.inv_cdf(uniform()) for _ in range(num_strokes)]
+        for _ in range(num_forces)
+    ]
+
+
+def _along_the_stroke() -> dict[str, list[float]]:
+    """The terms of the punch force that depend on the stroke alone."""
+    stroke = torch.arange(FIRST_STROKE, LAST_STROKE + 1, dtype=torch.double)
+    flange = (BLANK_DIAMETER**2 - 4 * MEAN_CUP_DIAMETER * stroke).sqrt()
+    # The ring that passes the die's radius now had this diameter in the blank, since
+    # the flange's volume is constant.
+    origin = (BLANK_DIAMETER**2 - flange**2 + MEAN_CUP_DIAMETER**2).sqrt()
+    at_rim = (BLANK_DIAMETER / flange).log()
+    at_die = (origin / MEAN_CUP_DIAMETER).log()
+    # Swift's hardening law at the flange's mean strain and at the die's radius.
+    flange_stress, die_stress = (
+        STRENGTH * (STRAIN_OFFSET + strain) ** HARDENING_EXPONENT
+        for strain in ((at_rim + at_die) / 2, at_die)
+    )
+    section = math.pi * MEAN_CUP_DIAMETER * THICKNESS / 1000  # N -> kN
+    ratio = flange / MEAN_CUP_DIAMETER
+    terms = {
+        "stroke": stroke,
+        "_drawing": 1.1 * section * flange_stress * ratio.log(),
+        "_bending": section * die_stress * THICKNESS / (2 * DIE_RADIUS),
+        "_holding": 2 * MEAN_CUP_DIAMETER / flange,
+        "_flange_area": math.pi / 4 * (flange**2 - MEAN_CUP_DIAMETER**2) / 1000,
+    }
+    return {name: term.tolist() for name, term in terms.items()}
 
 
 class DeepDrawing(RobustTestProblem):
@@ -77,53 +116,17 @@ class DeepDrawing(RobustTestProblem):
     _bounds = ((0.1, 0.2), (200.0, 350.0))
     _uncontrollable = (1,)
     _theta_choices = ((200.0,), (300.0,), (350.0,))
+    _constants: Mapping[str, Sequence[Any]] = {
+        **_along_the_stroke(),
+        "_noise": _measurement_noise(3, LAST_STROKE + 1 - FIRST_STROKE),
+    }
     _robust_optimizer = (0.14110465369376055, 200.0)
     _robust_optimal_value = 20.54033574320394
 
-    def __init__(
-        self,
-        noise_std: float | None = None,
-        negate: bool = False,
-        dtype: torch.dtype = torch.double,
-    ) -> None:
-        r"""Initialise the problem.
-
-        Args:
-            noise_std: The standard deviation of the observation noise, on top of the
-                fixed measurement noise.
-            negate: Whether to negate the function.
-            dtype: The dtype of the bounds and of the finite set.
-        """
-        super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
-        stroke = torch.arange(FIRST_STROKE, LAST_STROKE + 1, dtype=torch.double)
-        flange = (BLANK_DIAMETER**2 - 4 * MEAN_CUP_DIAMETER * stroke).sqrt()
-        # The ring that passes the die's radius now had this diameter in the blank,
-        # since the flange's volume is constant.
-        origin = (BLANK_DIAMETER**2 - flange**2 + MEAN_CUP_DIAMETER**2).sqrt()
-        strain_at_rim = (BLANK_DIAMETER / flange).log()
-        strain_at_die = (origin / MEAN_CUP_DIAMETER).log()
-        flange_stress = _flow_stress((strain_at_rim + strain_at_die) / 2)
-        die_stress = _flow_stress(strain_at_die)
-        section = math.pi * MEAN_CUP_DIAMETER * THICKNESS / 1000  # N -> kN
-        for name, value in (
-            ("stroke", stroke),
-            (
-                "_drawing",
-                1.1 * section * flange_stress * (flange / MEAN_CUP_DIAMETER).log(),
-            ),
-            ("_bending", section * die_stress * THICKNESS / (2 * DIE_RADIUS)),
-            ("_holding", 2 * MEAN_CUP_DIAMETER / flange),
-            ("_flange_area", math.pi / 4 * (flange**2 - MEAN_CUP_DIAMETER**2) / 1000),
-            ("_noise", _measurement_noise(len(self._theta_choices), len(stroke))),
-        ):
-            self.register_buffer(name, value.to(dtype))
-
     def _evaluate_true(self, X: Tensor) -> Tensor:
         friction, holder_force = X.split(1, dim=-1)
-        error = self.measured_force(holder_force) - self.simulated_force(
-            friction, holder_force
-        )
-        return error.abs().amax(-1)
+        simulated = self.simulated_force(friction, holder_force)
+        return (self.measured_force(holder_force) - simulated).abs().amax(-1)
 
     def measured_force(self, holder_force: Tensor) -> Tensor:
         """The punch force of the experiment, along ``stroke``.
@@ -134,10 +137,8 @@ class DeepDrawing(RobustTestProblem):
         Returns:
             A ``batch_shape x num_strokes`` tensor in kN.
         """
-        pressure = holder_force / self._flange_area
-        friction = (
-            REFERENCE_FRICTION * (pressure / REFERENCE_PRESSURE) ** -FRICTION_DECAY
-        )
+        pressure = holder_force / self._flange_area / REFERENCE_PRESSURE
+        friction = REFERENCE_FRICTION * pressure**-FRICTION_DECAY
         # Hat functions of the three measured forces interpolate their noise.
         low, middle, high = self.theta_choices.squeeze(-1)
         rising = ((holder_force - low) / (middle - low)).clamp(0, 1)
@@ -156,41 +157,5 @@ class DeepDrawing(RobustTestProblem):
             A ``batch_shape x num_strokes`` tensor in kN.
         """
         wrap = (friction * (math.pi / 2)).exp()
-        return (
-            wrap * (self._drawing + friction * holder_force * self._holding)
-            + self._bending
-        )
-
-
-def _flow_stress(strain: Tensor) -> Tensor:
-    """Evaluate Swift's hardening law.
-
-    Args:
-        strain: A tensor of true strains.
-
-    Returns:
-        The flow stresses in MPa.
-    """
-    return STRENGTH * (STRAIN_OFFSET + strain) ** HARDENING_EXPONENT
-
-
-def _measurement_noise(num_forces: int, num_strokes: int) -> Tensor:
-    """Draw the noise of the experiment, the same in every release of every library.
-
-    Args:
-        num_forces: The number of holder forces.
-        num_strokes: The number of measurements along the stroke.
-
-    Returns:
-        A ``num_forces x num_strokes`` tensor in kN.
-    """
-    # Python promises to keep the sequence of random() for a given seed for good.
-    uniform = random.Random(0).random
-    normal = NormalDist(sigma=MEASUREMENT_NOISE)
-    return torch.tensor(
-        [
-            [normal.inv_cdf(uniform()) for _ in range(num_strokes)]
-            for _ in range(num_forces)
-        ],
-        dtype=torch.double,
-    )
+        holding = friction * holder_force * self._holding
+        return wrap * (self._drawing + holding) + self._bending

@@ -23,6 +23,8 @@ from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -43,6 +45,8 @@ LONGEST_PUSH = 30.0
 # How far the hand may sink into the object before the engine moves it out again; with
 # none at all the object loses contact now and then.
 CONTACT_SLOP = 1e-3
+
+TIMES = TIME_STEP * np.arange(round(LONGEST_PUSH / TIME_STEP) + 1)
 
 
 class RobotPushing(RobustTestProblem):
@@ -116,65 +120,34 @@ def end_position(rx: float, ry: float, duration: float) -> tuple[float, float]:
     Returns:
         The position of the object at the end of the push.
     """
-    path = _path(rx, ry)
     # Linear between two time steps, so that the value is continuous in the duration.
-    step = min(int(duration / TIME_STEP), len(path) - 2)
-    fraction = duration / TIME_STEP - step
-    (x0, y0), (x1, y1) = path[step : step + 2].tolist()
-    return x0 + fraction * (x1 - x0), y0 + fraction * (y1 - y0)
+    x, y = (float(np.interp(duration, TIMES, along)) for along in _path(rx, ry))
+    return x, y
 
 
 def _push_to(x: float, y: float) -> tuple[float, float, float]:
-    """Find a push that ends at a given position.
-
-    Args:
-        x: The first coordinate of the position.
-        y: The second coordinate of the position.
-
-    Returns:
-        A start ``(rx, ry)`` of the hand and a duration.
-    """
+    """Find a push ``(rx, ry, duration)`` that ends at a given position."""
     # The object moves on the line through the hand's start and the origin. At a
     # distance of 3 the start is in its box, and the object is reached after 4.8.
-    distance = math.hypot(x, y)
     heading = math.atan2(y, x)
     start = -3 * math.cos(heading), -3 * math.sin(heading)
-    travelled = _path(*start).norm(dim=-1)
-    step = max(int((travelled < distance).sum()) - 1, 0)
-    before, after = travelled[step : step + 2].tolist()
-    fraction = (distance - before) / (after - before) if after > before else 0.0
-    return *start, max(TIME_STEP * (step + fraction), 1.0)
+    duration = np.interp(math.hypot(x, y), np.hypot(*_path(*start)), TIMES)
+    return *start, max(float(duration), 1.0)
 
 
 @lru_cache(maxsize=1024)
-def _path(rx: float, ry: float) -> Tensor:
-    """Simulate the longest push; it contains all shorter ones.
-
-    Args:
-        rx: The first coordinate of the hand's start.
-        ry: The second coordinate of the hand's start.
-
-    Returns:
-        A ``num_steps + 1 x 2`` tensor of positions of the object.
-    """
+def _path(rx: float, ry: float) -> npt.NDArray[np.float64]:
+    """The ``2 x num_times`` path of the longest push; it contains all shorter ones."""
     space, disc, _ = _scene(rx, ry)
     path = [(0.0, 0.0)]
-    for _ in range(round(LONGEST_PUSH / TIME_STEP)):
+    for _ in TIMES[1:]:
         space.step(TIME_STEP)
-        path.append((disc.position.x, disc.position.y))
-    return torch.tensor(path, dtype=torch.double)
+        path.append(disc.position)
+    return np.array(path).T
 
 
 def _scene(rx: float, ry: float) -> tuple[pymunk.Space, pymunk.Body, pymunk.Body]:
-    """Set up the object at rest and the moving hand.
-
-    Args:
-        rx: The first coordinate of the hand's start.
-        ry: The second coordinate of the hand's start.
-
-    Returns:
-        The space, the object and the hand.
-    """
+    """Set up the space, the object at rest and the hand that moves from its start."""
     engine = _pymunk()
     space = engine.Space()
     space.collision_slop = CONTACT_SLOP
@@ -188,17 +161,13 @@ def _scene(rx: float, ry: float) -> tuple[pymunk.Space, pymunk.Body, pymunk.Body
     ground_force = GROUND_FRICTION * OBJECT_MASS * GRAVITY
     sliding = engine.PivotJoint(space.static_body, disc, (0, 0), (0, 0))
     turning = engine.GearJoint(space.static_body, disc, 0, 1)
-    for joint, limit in (
-        (sliding, ground_force),
-        (turning, ground_force * OBJECT_RADIUS * 2 / 3),
-    ):
-        joint.max_bias = 0
-        joint.max_force = limit
+    sliding.max_bias = turning.max_bias = 0
+    sliding.max_force = ground_force
+    turning.max_force = ground_force * OBJECT_RADIUS * 2 / 3
 
     hand = engine.Body(body_type=engine.Body.KINEMATIC)
-    heading = math.atan2(-ry, -rx)
     hand.position = rx, ry
-    hand.angle = heading
+    hand.angle = heading = math.atan2(-ry, -rx)
     hand.velocity = HAND_SPEED * math.cos(heading), HAND_SPEED * math.sin(heading)
     hand_shape = engine.Poly.create_box(hand, HAND_SIZE)
     disc_shape.friction = hand_shape.friction = CONTACT_FRICTION
@@ -207,11 +176,7 @@ def _scene(rx: float, ry: float) -> tuple[pymunk.Space, pymunk.Body, pymunk.Body
 
 
 def _pymunk() -> ModuleType:
-    """Import the physics engine.
-
-    Returns:
-        The module.
-    """
+    """Import the physics engine."""
     try:
         import pymunk
     except ImportError as error:

@@ -19,7 +19,9 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,16 +30,7 @@ from botorch_res.test_functions.base import RobustTestProblem
 
 
 def _equidistant(lower: float, upper: float, num: int) -> list[float]:
-    """List equidistant values, both ends among them and exact.
-
-    Args:
-        lower: The first value.
-        upper: The last value.
-        num: The number of values.
-
-    Returns:
-        The values.
-    """
+    """List ``num`` equidistant values, both ends among them and exact."""
     values: list[float] = torch.linspace(lower, upper, num, dtype=torch.double).tolist()
     return values
 
@@ -129,37 +122,18 @@ class RobustHartmann3(RobustTestProblem):
     _uncontrollable = (2,)
     _x_choices = tuple(product(_equidistant(0.0, 1.0, 50), repeat=2))
     _theta_choices = tuple(zip(_equidistant(0.25, 0.75, 11), strict=True))
+    _constants: Mapping[str, Sequence[Any]] = {
+        "heights": (1.0, 1.2, 3.0, 3.2),
+        "sharpness": ((3.0, 10.0, 30.0), (0.1, 10.0, 35.0)) * 2,
+        "centres": (
+            (0.3689, 0.1170, 0.2673),
+            (0.4699, 0.4387, 0.7470),
+            (0.1091, 0.8732, 0.5547),
+            (0.0381, 0.5743, 0.8828),
+        ),
+    }
     _robust_optimizer = (1.0, 0.0, 0.25)
     _robust_optimal_value = 0.2616929081275204
-
-    def __init__(
-        self,
-        noise_std: float | None = None,
-        negate: bool = False,
-        dtype: torch.dtype = torch.double,
-    ) -> None:
-        r"""Initialise the problem.
-
-        Args:
-            noise_std: The standard deviation of the observation noise.
-            negate: Whether to negate the function.
-            dtype: The dtype of the bounds and of the finite sets.
-        """
-        super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
-        for name, rows in (
-            ("heights", [1.0, 1.2, 3.0, 3.2]),
-            ("sharpness", [[3.0, 10.0, 30.0], [0.1, 10.0, 35.0]] * 2),
-            (
-                "centres",
-                [
-                    [0.3689, 0.1170, 0.2673],
-                    [0.4699, 0.4387, 0.7470],
-                    [0.1091, 0.8732, 0.5547],
-                    [0.0381, 0.5743, 0.8828],
-                ],
-            ),
-        ):
-            self.register_buffer(name, torch.tensor(rows, dtype=dtype))
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         distance = (X.unsqueeze(-2) - self.centres).square() * self.sharpness

@@ -6,7 +6,6 @@ comparison of strategies is not one of model fits. Both variables are continuous
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -21,9 +20,9 @@ from botorch_res.test_functions.base import RobustTestProblem
 GRID_DENSITY = 20
 BASINS = 3
 NEWTON_STEPS = 5
-# The robust optimum: grids over x and theta, cells around the best local minima, and
-# how often these shrink to a tenth.
-OPTIMUM_GRID = (2001, 1001)
+# The robust optimum: a grid over x, cells around the best local minima, and how often
+# these shrink to a tenth.
+OPTIMUM_GRID = 2001
 CELLS = 12
 SHRINKS = 12
 # So many points are evaluated at once, to bound the memory.
@@ -38,8 +37,8 @@ class WithinModel(RobustTestProblem):
     at uniformly random points of the unit square, on which ``x`` and ``theta`` live.
 
     Every ``seed`` is another objective. Each finds its robust optimum when it is first
-    asked for: a dense grid over ``x`` and ``theta``, Newton's method for the worst
-    case of every ``x``, and a search that shrinks around the best ``x``.
+    asked for: a dense grid over ``x``, a grid and Newton's method for the worst case of
+    every ``x``, and a search that shrinks around the best ``x``.
     """
 
     dim = 2
@@ -76,7 +75,7 @@ class WithinModel(RobustTestProblem):
             ("noise_variance", noise_variance),
         ):
             if not value > 0:
-                raise InputDataError(f"Expected a positive `{name}`, got {value}.")
+                raise InputDataError(f"Expected `{name}` to be positive, got {value}.")
         super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
         self.lengthscale = lengthscale
         generator = torch.Generator().manual_seed(seed)
@@ -87,18 +86,16 @@ class WithinModel(RobustTestProblem):
         covariance.diagonal().add_(noise_variance)
         # The values are L e with L L^T = K + s2 I, so the weights are L^-T e.
         factor = torch.linalg.cholesky(covariance)
-        weights = torch.linalg.solve_triangular(factor.mT, normals, upper=True)
+        weights = torch.linalg.solve_triangular(factor.mT, normals, upper=True)[:, 0]
         self.register_buffer("_points", points.to(dtype))
-        self.register_buffer("_weights", weights.squeeze(-1).to(dtype))
+        self.register_buffer("_weights", weights.to(dtype))
         # No buffers: the optimum is that of the objective in double precision.
-        self._exact = (points, weights.squeeze(-1))
+        self._exact = points, weights, lengthscale
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        along_x, along_theta = self._points.unbind(-1)
         values = []
         for part in X.reshape(-1, 2).split(CHUNK):
-            x, theta = part.split(1, dim=-1)
-            distance = (x - along_x).square() + (theta - along_theta).square()
+            distance = (part.unsqueeze(-2) - self._points).square().sum(dim=-1)
             kernel = distance.div(-2 * self.lengthscale**2).exp()
             values.append(kernel @ self._weights)
         return torch.cat(values).reshape(X.shape[:-1])
@@ -122,24 +119,19 @@ class WithinModel(RobustTestProblem):
     @cached_property
     def _optimum(self) -> tuple[tuple[float, float], float]:
         """The robust optimizer and the robust optimal value before ``negate``."""
-        points, weights = self._exact
-        x, theta = (
-            torch.linspace(0, 1, num, dtype=torch.double).unsqueeze(-1)
-            for num in OPTIMUM_GRID
-        )
-        in_x = _kernel(x, points[:, 0], self.lengthscale) * weights
-        in_theta = _kernel(theta, points[:, 1], self.lengthscale)
-        centre = x[_local_maxima(-(in_x @ in_theta.mT).amax(dim=-1), CELLS)]
+        x = torch.linspace(0, 1, OPTIMUM_GRID, dtype=torch.double).unsqueeze(-1)
+        _, values = _worst_case(x, *self._exact)
+        centre = x[_local_maxima(-values.squeeze(-1), CELLS)]
         # The grid's minimum may lie a little off the function's.
         radius = 10 / (len(x) - 1)
         steps = torch.linspace(-1, 1, 21, dtype=torch.double)
         for _ in range(SHRINKS):
             cells = (centre + radius * steps).clamp(0, 1).unsqueeze(-1)
-            values = _worst_case(cells, points, weights, self.lengthscale)[1]
+            _, values = _worst_case(cells, *self._exact)
             lowest = values.argmin(dim=-2, keepdim=True)
             centre = cells.gather(-2, lowest).squeeze(-2)
             radius /= 10
-        theta, values = _worst_case(centre, points, weights, self.lengthscale)
+        theta, values = _worst_case(centre, *self._exact)
         best = values.argmin()
         return (float(centre[best]), float(theta[best])), float(values[best])
 
@@ -153,16 +145,7 @@ class WithinModel(RobustTestProblem):
 
 
 def _local_maxima(values: Tensor, num: int) -> Tensor:
-    """Find the highest local maxima on a grid.
-
-    Args:
-        values: A ``batch_shape x n`` tensor of values along the grid.
-        num: The number of maxima.
-
-    Returns:
-        A ``batch_shape x min(num, n)`` tensor of indices, highest value first. Where
-        there are fewer local maxima, it is filled up with other indices.
-    """
+    """The indices of the highest local maxima, filled up with others, of each row."""
     padded = torch.nn.functional.pad(values, (1, 1), value=-torch.inf)
     is_peak = (values >= padded[..., :-2]) & (values >= padded[..., 2:])
     peaks = values.masked_fill(~is_peak, -torch.inf)
@@ -170,82 +153,38 @@ def _local_maxima(values: Tensor, num: int) -> Tensor:
 
 
 def _kernel(inputs: Tensor, centres: Tensor, lengthscale: float) -> Tensor:
-    """Evaluate the factor of the RBF kernel that belongs to one variable.
-
-    Args:
-        inputs: A ``batch_shape x 1`` tensor.
-        centres: An ``n`` tensor.
-        lengthscale: The kernel's lengthscale.
-
-    Returns:
-        A ``batch_shape x n`` tensor.
-    """
+    """One variable's factor of the RBF kernel: ``batch_shape x 1`` by ``n`` inputs."""
     return ((inputs - centres) / lengthscale).square().div(-2).exp()
 
 
 def _worst_case(
     x: Tensor, points: Tensor, weights: Tensor, lengthscale: float
 ) -> tuple[Tensor, Tensor]:
-    """Find the largest value over ``theta``.
-
-    Args:
-        x: A ``batch_shape x 1`` tensor of controllable parts.
-        points: The ``num_points x 2`` points of the expansion.
-        weights: Their ``num_points`` weights.
-        lengthscale: The kernel's lengthscale.
-
-    Returns:
-        The ``batch_shape x 1`` worst cases and their ``batch_shape x 1`` values.
-    """
+    """The ``batch_shape x 1`` worst thetas, and values, of ``batch_shape x 1`` x."""
     along_x, along_theta = points.unbind(-1)
     num = round(GRID_DENSITY / lengthscale) + 1
     grid = torch.linspace(0, 1, num, dtype=x.dtype, device=x.device)
+    radius = 1 / (num - 1)
     on_grid = _kernel(grid.unsqueeze(-1), along_theta, lengthscale).mT
     powers = torch.stack([along_theta**power for power in range(3)], dim=-1)
     found = []
     for part in x.reshape(-1, 1).split(CHUNK):
         in_x = _kernel(part, along_x, lengthscale) * weights
-
-        def derivatives(
-            theta: Tensor, in_x: Tensor = in_x
-        ) -> tuple[Tensor, Tensor, Tensor]:
+        theta = grid[_local_maxima(in_x @ on_grid, BASINS)].unsqueeze(-1)
+        lower, upper = (theta - radius).clamp_min(0), (theta + radius).clamp_max(1)
+        visited = []
+        for _ in range(NEWTON_STEPS + 1):
             terms = _kernel(theta, along_theta, lengthscale) * in_x.unsqueeze(-2)
             value, first, second = (terms @ powers).split(1, dim=-1)
+            visited.append(torch.cat([theta, value], dim=-1))
+            # The first two derivatives, times the squared lengthscale.
             slope = first - theta * value
-            spread = second - theta * (first + slope)
-            bend = spread / lengthscale**2 - value
-            return value, slope / lengthscale**2, bend / lengthscale**2
-
-        theta = grid[_local_maxima(in_x @ on_grid, BASINS)].unsqueeze(-1)
-        found.append(_ascend(theta, derivatives, 1 / (num - 1)))
+            bend = (second - theta * (first + slope)) / lengthscale**2 - value
+            # Where the function is not concave, go uphill to the end of the cell.
+            step = torch.where(bend < 0, -slope / bend, slope.sign() * radius)
+            theta = torch.clamp(theta + step, lower, upper)
+        reached = torch.cat(visited, dim=-2)
+        highest = reached[..., 1:].argmax(dim=-2, keepdim=True)
+        found.append(reached.gather(-2, highest.expand(-1, -1, 2)))
     theta, value = torch.cat(found).reshape(*x.shape[:-1], 2).split(1, dim=-1)
     return theta, value
-
-
-def _ascend(
-    theta: Tensor,
-    derivatives: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
-    radius: float,
-) -> Tensor:
-    """Climb to the highest of several local maxima by Newton's method.
-
-    Args:
-        theta: The ``n x num_basins x 1`` starts in the unit interval.
-        derivatives: Gives the value and its first two derivatives.
-        radius: How far a maximum is from its start at most.
-
-    Returns:
-        The ``n x 2`` tensor of the best ``theta`` and its value.
-    """
-    lower, upper = (theta - radius).clamp_min(0), (theta + radius).clamp_max(1)
-    value, slope, bend = derivatives(theta)
-    best = torch.cat([theta, value], dim=-1)
-    for _ in range(NEWTON_STEPS):
-        # Where the function is not concave, go uphill to the end of the cell.
-        step = torch.where(bend < 0, -slope / bend, slope.sign() * radius)
-        theta = torch.clamp(theta + step, lower, upper)
-        value, slope, bend = derivatives(theta)
-        reached = torch.cat([theta, value], dim=-1)
-        best = torch.where(value > best[..., 1:], reached, best)
-    highest = best[..., 1:].argmax(dim=-2, keepdim=True)
-    return best.gather(-2, highest.expand(-1, -1, 2)).squeeze(-2)

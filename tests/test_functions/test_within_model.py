@@ -81,7 +81,7 @@ class TestObjective:
 
     @pytest.mark.parametrize("name", ["num_points", "lengthscale", "noise_variance"])
     def test_bad_arguments(self, name):
-        with pytest.raises(InputDataError, match=f"positive `{name}`, got 0"):
+        with pytest.raises(InputDataError, match=f"`{name}` to be positive, got 0"):
             WithinModel(**{name: 0})
 
 
