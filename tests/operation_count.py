@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from botorch_res.sampling import function
+from botorch_res.sampling import memory
 
 
 class OperationCount(TorchDispatchMode):
@@ -30,15 +30,15 @@ class OperationCount(TorchDispatchMode):
 
     def __enter__(self) -> OperationCount:
         """Begin to count."""
-        self.cached = function.CACHED_ELEMENTS
-        function.CACHED_ELEMENTS = function.MAX_ELEMENTS
+        self.cached = memory.CACHED_ELEMENTS
+        memory.CACHED_ELEMENTS = memory.MAX_ELEMENTS
         super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         """End."""
         super().__exit__(*error)
-        function.CACHED_ELEMENTS = self.cached
+        memory.CACHED_ELEMENTS = self.cached
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -1,22 +1,20 @@
 import numpy as np
 import pytest
 
-from tests.reference_problems import NUM_PROBLEMS, PATH, solve
+from tests.reference_problems import PATH, save_on_plain_processor
 
 
-@pytest.fixture(scope="module")
-def stored():
+def test_results_are_those_stored(tmp_path, subtests):
+    path = tmp_path / "values.npz"
+    save_on_plain_processor(path)
+    with np.load(path) as numbers:
+        found = dict(numbers)
     with np.load(PATH) as numbers:
-        return dict(numbers)
-
-
-@pytest.mark.parametrize("seed", range(NUM_PROBLEMS))
-def test_results_are_those_stored(seed, stored):
-    found = {f"{seed}/{name}": tensor for name, tensor in solve(seed).items()}
-    assert found.keys() == {k for k in stored if k.startswith(f"{seed}/")}
-    for name, tensor in found.items():
-        expected = stored[name]
-        assert tensor.shape == expected.shape, name
-        np.testing.assert_allclose(
-            tensor.detach(), expected, rtol=0, atol=1e-9, err_msg=name
-        )
+        stored = dict(numbers)
+    if found.pop("arithmetic") != stored.pop("arithmetic"):
+        pytest.skip("this machine rounds differently from that of the stored values")
+    assert found.keys() == stored.keys()
+    for name, values in found.items():
+        with subtests.test(name):
+            assert values.shape == stored[name].shape
+            np.testing.assert_allclose(values, stored[name], rtol=0, atol=1e-9)

@@ -4,7 +4,8 @@ import torch
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res import RobustDomain
-from botorch_res.seeding import check_seed, seeded
+from botorch_res.checks import check_seed
+from botorch_res.seeding import seeded
 
 DOMAIN = RobustDomain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), [1])
 

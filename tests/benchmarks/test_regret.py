@@ -449,7 +449,7 @@ def test_names_and_numbers_of_the_command_line():
         (["--strategies", "magic"], "'magic'"),
         (
             ["--strategies", "res:magic=1"],
-            "'res:magic=1' .* 'magic': its .*num_samples",
+            "'res' to be among .*num_samples.* 'magic'",
         ),
         (["--seeds", "²"], "--seeds: expected .* got '²'"),
         (["--strategies", "res:num_samples=0"], "`num_samples` .* at least 1, got 0"),
