@@ -21,8 +21,15 @@ from botorch.exceptions.errors import (
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from botorch_res.limits import check_number
-from botorch_res.seeding import check_seed
+from botorch_res.checks import (
+    check_finite,
+    check_like,
+    check_number,
+    check_points,
+    check_seed,
+    check_type,
+    require,
+)
 
 # A point counts as part of the domain within this share of the bounds' distance.
 ROUNDING = 1e-6
@@ -91,7 +98,7 @@ class DomainPart:
         Returns:
             A ``batch_shape`` tensor of booleans.
         """
-        _check_width(self.name, values, self.dim)
+        check_points(self.name, values, self.dim, "batch_shape")
         lower, upper = self.bounds.unbind()
         slack = ROUNDING * (upper - lower)
         if self.choices is None:
@@ -129,12 +136,7 @@ class DomainPart:
         """A copy of the user's choices, or an error that says what is wrong."""
         name, bounds = f"{self.name}_choices", self.bounds
         _check_float_tensor(name, choices)
-        if (choices.dtype, choices.device) != (bounds.dtype, bounds.device):
-            raise InputDataError(
-                f"Expected `{name}` of the dtype and device of `bounds`, "
-                f"{bounds.dtype} on {bounds.device}, got {choices.dtype} on "
-                f"{choices.device}."
-            )
+        check_like(name, choices, bounds)
         if choices.ndim != 2 or choices.shape[-1] != self.dim or len(choices) < 1:
             raise BotorchTensorDimensionError(
                 f"Expected `{name}` of shape n x {self.dim} (one column for each of "
@@ -234,7 +236,7 @@ class RobustDomain:
             The ``batch_shape x d_x`` tensor ``x`` and the ``batch_shape x d_theta``
             tensor ``theta``.
         """
-        _check_width("z", z, self.dim)
+        check_points("z", z, self.dim, "batch_shape")
         return self.x.of(z), self.theta.of(z)
 
     def join(self, x: Tensor, theta: Tensor) -> Tensor:
@@ -248,13 +250,13 @@ class RobustDomain:
             The ``batch_shape x d`` tensor ``z``, where ``batch_shape`` is
             ``batch_shape_x`` and ``batch_shape_theta`` broadcast together.
         """
-        _check_width("x", x, self.x.dim)
-        _check_width("theta", theta, self.theta.dim)
+        check_points("x", x, self.x.dim, "batch_shape")
+        check_points("theta", theta, self.theta.dim, "batch_shape")
         try:
             batch_shape = torch.broadcast_shapes(x.shape[:-1], theta.shape[:-1])
         except RuntimeError as error:
             raise BotorchTensorDimensionError(
-                "The batch shapes of `x` and `theta` must broadcast, got "
+                "Expected `x` and `theta` of batch shapes that broadcast, got "
                 f"{tuple(x.shape[:-1])} and {tuple(theta.shape[:-1])}."
             ) from error
         parts = [part.expand(*batch_shape, -1) for part in (x, theta)]
@@ -267,11 +269,8 @@ class RobustDomain:
             An ``n_x x n_theta x d`` tensor of all points ``(x, theta)``.
         """
         if self.x.choices is None or self.theta.choices is None:
-            missing = [
-                f"{part.name}_choices"
-                for part in (self.x, self.theta)
-                if not part.is_finite
-            ]
+            parts = (self.x, self.theta)
+            missing = [f"{part.name}_choices" for part in parts if not part.is_finite]
             raise UnsupportedError(
                 "Only a domain with finite `x_choices` and `theta_choices` has a list "
                 f"of all its points; this one has no {' and no '.join(missing)}."
@@ -306,21 +305,17 @@ class RobustDomain:
             self.bounds.to(dtype=dtype, device=device),
             self.theta.columns,
             *(
-                None
-                if part.choices is None
-                else part.choices.to(dtype=dtype, device=device)
-                for part in (self.x, self.theta)
+                choices if choices is None else choices.to(dtype=dtype, device=device)
+                for choices in (self.x.choices, self.theta.choices)
             ),
         )
 
 
 def _fill(parts: list[DomainPart], n: int, seed: int | None) -> list[Tensor]:
-    """Draw ``n`` values of each part from one Sobol sequence.
-
-    A box takes one dimension of the sequence for each of its columns. A finite set
-    takes a single dimension, cut into as many equal pieces as there are choices, so
-    that all choices are drawn about equally often.
-    """
+    """Draw ``n`` values of each part from one Sobol sequence."""
+    # A box takes one dimension of the sequence for each of its columns. A finite set
+    # takes a single dimension, cut into as many equal pieces as there are choices, so
+    # that all choices are drawn about equally often.
     check_number("n", n, 1)
     check_seed(seed)
     seed = None if seed is None else int(seed)  # torch wants a Python int
@@ -339,51 +334,33 @@ def _validated_bounds(bounds: Tensor) -> Tensor:
             "Expected `bounds` of shape 2 x d with d of at least 2 (one controllable "
             f"and one uncontrollable column), got shape {tuple(bounds.shape)}."
         )
-    for column, (lower, upper) in enumerate(bounds.T.tolist()):
-        if not (torch.isfinite(bounds[:, column]).all() and lower < upper):
-            raise InputDataError(
-                "Expected finite `bounds` with lower < upper in every column, got "
-                f"lower = {lower} and upper = {upper} in column {column}."
-            )
+    check_finite(bounds=bounds)
+    lower, upper = bounds
+    require(lower < upper, "lower `bounds` to be less than upper ones", lower, upper)
     return bounds.detach().clone()
 
 
 def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ...]:
     """The user's columns as integers, or an error that says what is wrong."""
-    expectation = (
-        f"Expected `uncontrollable` to list distinct column indices from 0 to "
-        f"{dim - 1}, at least one and at most {dim - 1} of them"
-    )
     try:
         columns = tuple(operator.index(i) for i in uncontrollable)
-    except TypeError as error:
-        raise InputDataError(f"{expectation}, got {uncontrollable!r}.") from error
-    for problem, found in (
-        ("is empty", not columns),
-        ("has an index out of range", any(not 0 <= i < dim for i in columns)),
-        ("repeats an index", len(set(columns)) < len(columns)),
-        ("leaves no column controllable", len(set(columns)) >= dim),
-    ):
-        if found:
-            raise InputDataError(f"{expectation}; {list(columns)} {problem}.")
+    except TypeError:
+        columns = ()
+    distinct = set(columns)
+    if len(distinct) < len(columns) or not set() < distinct < set(range(dim)):
+        raise InputDataError(
+            f"Expected `uncontrollable` to list distinct column indices from 0 to "
+            f"{dim - 1}, at least one and at most {dim - 1} of them, got "
+            f"{uncontrollable!r}."
+        )
     return columns
 
 
 def _check_float_tensor(name: str, value: Tensor) -> None:
     """Raise unless an argument is a tensor of floats."""
-    if not isinstance(value, Tensor):
-        raise InputDataError(f"Expected `{name}` to be a tensor, got {value!r}.")
+    check_type(name, value, Tensor)
     if not value.is_floating_point():
         raise InputDataError(
             f"Expected `{name}` to hold floats, for example torch.double, got "
             f"{value.dtype}."
-        )
-
-
-def _check_width(name: str, value: Tensor, width: int) -> None:
-    """Raise unless a tensor has the expected number of columns."""
-    if value.ndim < 1 or value.shape[-1] != width:
-        raise BotorchTensorDimensionError(
-            f"Expected `{name}` of shape batch_shape x {width}, got shape "
-            f"{tuple(value.shape)}."
         )
