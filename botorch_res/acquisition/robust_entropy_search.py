@@ -377,7 +377,7 @@ class qRobustEntropySearch(AcquisitionFunction):
     def _worst_cases_at_optima(self) -> LocalWorstCases:
         """The local worst cases at each sample's robust optimum that can tie."""
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
-        (theta, value), _ = self.solver.ranked(x, x.shape[-1] + 1)
+        (theta, value), _ = self.solver.local_worst_cases(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
         prior = self.view.prior_variance(self.view.transform_inputs(points))
         return LocalWorstCases(points, value.squeeze(-2), TIE_WIDTH * prior.sqrt())
@@ -387,7 +387,7 @@ class qRobustEntropySearch(AcquisitionFunction):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Each sample's worst cases at the controllable part of each point."""
         x, _ = self.domain.split(points)
-        (theta, value), depth = self.solver.ranked(x, num_branches)
+        (theta, value), depth = self.solver.local_worst_cases(x, num_branches)
         points = self.domain.join(x.unsqueeze(-3), theta.transpose(-3, -2))
         return points, value.mT, depth.mT
 

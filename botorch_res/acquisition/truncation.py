@@ -15,7 +15,7 @@ from botorch_res.probability import (
 )
 
 # The truncation's smallest interval, in standard deviations.
-LEAST_WIDTH = 1e-4
+SMALLEST_INTERVAL = 1e-4
 
 
 def tie_weights(value: Tensor, depth: Tensor, width: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def truncate_to_characteristics(
     # A worst-case value below the sampled optimum is a better optimum. A width that
     # the variance hardly feels keeps the gradient from cancelling.
     tiny = torch.finfo(mean.dtype).tiny
-    width = LEAST_WIDTH * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
+    width = SMALLEST_INTERVAL * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
     lower = torch.minimum(optimal_value, worst_value - width)
     moments = truncated_bvn_moments(
         mean,

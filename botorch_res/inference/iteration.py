@@ -66,10 +66,7 @@ def iterate(
     shape = problem.lower.shape
     batch_dims = len(shape) - 1
     problem = StandardProblem(
-        **{
-            name: part.reshape(-1, *part.shape[batch_dims:])
-            for name, part in vars(problem).items()
-        }
+        *(part.reshape(-1, *part.shape[batch_dims:]) for part in problem)
     )
     zero = torch.zeros_like(problem.lower)
     one = torch.ones_like(zero[:, :1])
@@ -91,9 +88,7 @@ def iterate(
             if 4 * int(active.sum()) <= 3 * len(members):
                 finished.append((members[~active], _take(state, ~active)))
                 members, state = members[active], _take(state, active)
-                problem = StandardProblem(
-                    **{name: part[active] for name, part in vars(problem).items()}
-                )
+                problem = StandardProblem(*(part[active] for part in problem))
             if len(members) == 0:
                 break
     finished.append((members, state))

@@ -35,7 +35,6 @@ References:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -72,8 +71,7 @@ class Marginals(NamedTuple):
     cavity_precision: Tensor
 
 
-@dataclass(frozen=True)
-class StandardProblem:
+class StandardProblem(NamedTuple):
     """A problem in standardised coordinates.
 
     Attributes:

@@ -28,7 +28,7 @@ def select(parts: T, index: Tensor, dim: int = -1) -> T:
     )
 
 
-def choose(condition: Tensor, first: T, second: T) -> T:
+def where(condition: Tensor, first: T, second: T) -> T:
     """Choose between two tuples, element by element.
 
     Args:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from botorch_res.checks import check_bounds, check_finite, require
 from botorch_res.probability.box_moments import BoxMoments
-from botorch_res.probability.precision import two_difference, two_product, widen
+from botorch_res.probability.double_precision import two_difference, two_product, widen
 from botorch_res.probability.univariate import (
     FARTHEST_BOUND,
     FARTHEST_SIGMAS,
@@ -27,7 +27,7 @@ from botorch_res.probability.univariate import (
 )
 
 # Its square must not underflow, unlike that of LEAST_VARIANCE.
-_LEAST_VARIANCE = 1e-140
+_LEAST_SQUARABLE_VARIANCE = 1e-140
 # The determinant's part of the product of the variances is at least this.
 _LEAST_DETERMINANT = 2.0**-53
 
@@ -194,8 +194,8 @@ def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _N
     """Split the arguments into their elements, of ``batch_shape`` each, in float64."""
     elements = widen(covariance).flatten(-2).unbind(-1)
     variance_1, cross, also_cross, variance_2 = elements
-    variance_1 = variance_1.clamp_min(0.0) + _LEAST_VARIANCE
-    variance_2 = variance_2.clamp_min(0.0) + _LEAST_VARIANCE
+    variance_1 = variance_1.clamp_min(0.0) + _LEAST_SQUARABLE_VARIANCE
+    variance_2 = variance_2.clamp_min(0.0) + _LEAST_SQUARABLE_VARIANCE
     cross = 0.5 * (cross + also_cross)
     reflected = cross < 0.0
     sign = torch.where(reflected, -1.0, 1.0).to(cross)

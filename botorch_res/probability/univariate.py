@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from botorch_res.checks import check_bounds, check_finite, require
+from botorch_res.probability.double_precision import widen
 from botorch_res.probability.interval import StandardInterval
 from botorch_res.probability.lower_bound import VarianceAbove
-from botorch_res.probability.precision import widen
 
 # Bounds, and bounds in standard deviations, are held within these, so that squares and
 # their products with derivatives stay finite; the probability beyond is zero anyway.

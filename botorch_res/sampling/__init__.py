@@ -8,8 +8,8 @@ from botorch_res.sampling.batch_function import (
 )
 from botorch_res.sampling.expansion import Expansion
 from botorch_res.sampling.fourier import draw_fourier_samples
-from botorch_res.sampling.grid import GridSamples
-from botorch_res.sampling.mean import posterior_mean
+from botorch_res.sampling.grid_samples import GridSamples
+from botorch_res.sampling.posterior_mean import posterior_mean
 
 __all__ = [
     "BatchFunction",

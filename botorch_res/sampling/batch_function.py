@@ -31,7 +31,7 @@ from torch.nn import Module
 from botorch_res.domain import RobustDomain
 
 # Largest number of points at which a function of unknown cost is evaluated at once.
-MAX_POINTS = 2**18
+MAX_POINTS_AT_ONCE = 2**18
 
 
 class Derivatives(NamedTuple):
@@ -184,7 +184,7 @@ class BatchFunction(Module, ABC):
 
         def table(x: Tensor) -> Tensor:
             copies = 1 if x.ndim == 2 else self.sample_shape.numel()
-            rows = max(1, MAX_POINTS // (len(thetas) * copies))
+            rows = max(1, MAX_POINTS_AT_ONCE // (len(thetas) * copies))
             return torch.cat([evaluate(part) for part in x.split(rows, dim=-2)], dim=-2)
 
         return table
@@ -224,7 +224,7 @@ class CallableFunction(BatchFunction):
             InputDataError: If they are not a tensor, or not finite.
         """
         super().__init__()
-        self.function = function
+        self.callable = function
         self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
         # More points than columns, so that the two cannot be mistaken for one another.
         probe = domain.sample(domain.dim + 1, seed=0)
@@ -255,7 +255,7 @@ class CallableFunction(BatchFunction):
         Raises:
             InputDataError: If one of them is not finite.
         """
-        values = self.function(z)
+        values = self.callable(z)
         _check_values(values, z)
         return values
 

@@ -56,7 +56,7 @@ from botorch_res.sampling.frequencies import (
     rank_columns,
     stretch_frequencies,
 )
-from botorch_res.sampling.grid import draw_grid_samples
+from botorch_res.sampling.grid_samples import draw_grid_samples
 from botorch_res.seeding import seeded
 
 

@@ -130,7 +130,7 @@ def constraints(
         known = torch.zeros(2 * n, dtype=torch.bool)
     else:
         x_best, _ = acqf.domain.split(acqf.robust_optimizers)
-        ranked, _ = acqf.solver.ranked(x_best, 2)
+        ranked, _ = acqf.solver.local_worst_cases(x_best, 2)
         best = acqf.domain.join(x_best.expand(2, 1), ranked.theta[0, 0])
         points = torch.cat([points, best])
         lower = torch.cat([-unbounded, optimum.expand(n), -unbounded[:2]])

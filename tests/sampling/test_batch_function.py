@@ -79,7 +79,7 @@ def test_hessians_without_second_derivatives_in_autograd():
 
 @pytest.mark.parametrize("limit", [2**18, 7])
 def test_table_of_all_pairs(monkeypatch, limit):
-    monkeypatch.setattr(batch_function, "MAX_POINTS", limit)
+    monkeypatch.setattr(batch_function, "MAX_POINTS_AT_ONCE", limit)
     thetas = torch.rand(4, 1, dtype=torch.double)
     table = as_batch_function(waves, DOMAIN).theta_table(thetas, DOMAIN)
     x = torch.rand(5, 2, dtype=torch.double)

@@ -10,7 +10,7 @@ from gpytorch.kernels import PeriodicKernel, ScaleKernel
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.optim import robust_optimum, worst_case
-from botorch_res.sampling import draw_fourier_samples, grid
+from botorch_res.sampling import draw_fourier_samples, grid_samples
 
 GENERATOR = torch.Generator().manual_seed(0)
 DOMAIN = RobustDomain(
@@ -73,6 +73,6 @@ def test_errors(monkeypatch):
         samples(z)
     with pytest.raises(UnsupportedError, match="no derivatives"):
         samples.derivatives(z, torch.tensor([0]))
-    monkeypatch.setattr(grid, "MAX_GRID_POINTS", 11)
+    monkeypatch.setattr(grid_samples, "MAX_JOINT_POINTS", 11)
     with pytest.raises(UnsupportedError, match="12 instead of at most 11"):
         draw_fourier_samples(make_model(), 2, domain=DOMAIN)

@@ -30,7 +30,7 @@ from torch import Tensor
 from botorch_res.checks import check_number, check_type
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.robust_optima.minimax import minimize_maximum
-from botorch_res.optim.tuples import choose, join, select
+from botorch_res.optim.tuples import join, select, where
 from botorch_res.optim.worst_cases.branches import Branches
 from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.worst_cases.solver import WorstCaseSolver
@@ -44,10 +44,10 @@ MAX_GRID_DIMENSION = 3
 #
 # Candidates for each lengthscale. Half of them miss 0.2 % (1+1) to 1.3 % (3+1). Twice
 # as many change nothing and take up to 1.4 times as long.
-DENSITY = 3.75
+CANDIDATE_DENSITY = 3.75
 # The most candidates. A quarter of them misses 3 % of rough functions (Matern 5/2 in
 # 2+1 columns).
-MAX_POINTS = 4096
+MAX_CANDIDATES = 4096
 # Starts for each candidate along an axis. Half of them miss 0.3 to 1.3 %. Twice as many
 # improve optima that are off by 1e-5, and take 1.2 to 1.7 times as long.
 STARTS_PER_POINT = 0.25
@@ -163,9 +163,9 @@ def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
     domain, effort = solver.domain, solver.effort
     bounds = domain.x.bounds
     width = bounds[1] - bounds[0]
-    max_points = round(MAX_POINTS * effort)
+    max_points = round(MAX_CANDIDATES * effort)
     scale = solver.lengthscale(domain.x)
-    counts = grid_counts(scale, width, DENSITY * effort, max_points)
+    counts = grid_counts(scale, width, CANDIDATE_DENSITY * effort, max_points)
     num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))
     num_starts = min(max(4, num_starts), 16 * domain.x.dim)
     if domain.x.dim > MAX_GRID_DIMENSION:
@@ -182,7 +182,7 @@ def _screen(
     solver: WorstCaseSolver, candidates: Tensor, spacing: Tensor, num_starts: int
 ) -> Tensor:
     """Starts: candidates with a small worst case, far from one another."""
-    value = solver.bound(candidates)
+    value = solver.lower_bound(candidates)
     value, index = value.topk(min(8 * num_starts, len(candidates)), largest=False)
     x = candidates[index]
     # A candidate next to a better one leads to the same minimum.
@@ -203,7 +203,7 @@ def _descend(
     num_branches = max(4, solver.domain.x.dim + 2)
     radius = radius.expand(x.shape)
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
-    branches = solver.local(x, num_branches, known)
+    branches = solver.branches(x, num_branches, known)
     other = branches
     complete = solver.is_complete(num_branches)
     for _ in range(num_steps):
@@ -213,7 +213,7 @@ def _descend(
             bounds = join([branches, cuts], dim=branches.value.ndim - 1)
         low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
         trial = _model_minimum(x, bounds, low, high)
-        new = solver.local(trial, num_branches, _follow(branches, trial - x))
+        new = solver.branches(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
         far = ((trial - x).abs() > 0.9 * radius).any(dim=-1, keepdim=True)
@@ -221,8 +221,8 @@ def _descend(
         radius = torch.where(one, grown, 0.25 * radius)
         x = torch.where(one, trial, x)
         if not complete:
-            other = choose(better, branches, new)
-        branches = choose(better, new, branches)
+            other = where(better, branches, new)
+        branches = where(better, new, branches)
     return x
 
 

@@ -37,7 +37,7 @@ from botorch_res.sampling import Derivatives
 # with 8, polynomials are as good as analytic functions. In two and three dimensions
 # half of them raise the misses from 0.02 to 0.3 % and from 0.3 to 1.3 % (analytic),
 # from 0.03 to 0.8 % and from 3.5 to 4.6 % (Matern 5/2).
-EXACT_DENSITY = 8.0
+INTERPOLATION_DENSITY = 8.0
 ANALYTIC_DENSITY = 4.0
 LINE_DENSITY = 18.0
 ROUGH_DENSITY = 3.0
@@ -45,7 +45,7 @@ ROUGH_DENSITY = 3.0
 # dimensions. In three dimensions a quarter of them raises the misses to 3.8 %
 # (analytic) and 6.9 % (Matern 5/2). Four times as many leave 0.05 and 1.4 %, and take
 # two to four times as long.
-MAX_POINTS = 8192
+MAX_THETAS = 8192
 # Steps on polynomials, which cost next to nothing.
 POLYNOMIAL_STEPS = 3
 # A Newton step of at most this part of the grid's spacing can be trusted unseen.
@@ -63,7 +63,7 @@ class SearchPlan(NamedTuple):
             the functions are too rough for this.
         margin: Grid points beyond the box, which make the polynomials accurate in all
             of it.
-        num_climbs: How many of the improved maxima are climbed.
+        num_climbers: How many of the improved maxima are climbed.
         num_finalists: How many of the climbers are followed to the top.
         num_steps: Steps of these; zero if the polynomials are exact.
     """
@@ -73,7 +73,7 @@ class SearchPlan(NamedTuple):
     num_peaks: int
     radius: int
     margin: int
-    num_climbs: int
+    num_climbers: int
     num_finalists: int
     num_steps: int
 
@@ -91,15 +91,15 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
     """
     # Half or twice as many peaks and climbs change the misses by less than 0.2 %.
     num_peaks = max(4, round(4 * dim * dim * effort))
-    max_points = round(MAX_POINTS * effort)
+    max_points = round(MAX_THETAS * effort)
     if is_analytic and dim == 1:
         return SearchPlan(
-            density=EXACT_DENSITY * max(1.0, effort),
+            density=INTERPOLATION_DENSITY * max(1.0, effort),
             max_points=max_points,
             num_peaks=num_peaks,
             radius=6,
             margin=6,
-            num_climbs=2,
+            num_climbers=2,
             num_finalists=1,
             num_steps=0,
         )
@@ -110,21 +110,21 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
             num_peaks=num_peaks,
             radius=5 - dim,
             margin=0,
-            num_climbs=2 * dim + 2,
+            num_climbers=2 * dim + 2,
             num_finalists=1,
             num_steps=dim,
         )
     # Neither the values on the grid nor a first step tell the highest of several peaks:
     # in three dimensions half as many finalists, or steps, miss 0.8 and 1.2 % more.
-    num_climbs = max(2, round(dim * (dim + 1) * effort))
+    num_climbers = max(2, round(dim * (dim + 1) * effort))
     return SearchPlan(
         density=(LINE_DENSITY if dim == 1 else ROUGH_DENSITY) * effort,
         max_points=max_points if dim == 1 else 4 * max_points,
         num_peaks=num_peaks,
         radius=0,
         margin=0,
-        num_climbs=num_climbs,
-        num_finalists=num_climbs // 2,
+        num_climbers=num_climbers,
+        num_finalists=num_climbers // 2,
         num_steps=4 * dim,
     )
 
@@ -259,15 +259,15 @@ class BoxSearch(ThetaSearch):
     ) -> WorstCase:
         """Find the highest local maxima in the unit cube."""
         plan, inside = self.plan, self.grid.inside(values)
-        num_climbs = max(plan.num_climbs, num_maxima)
+        num_climbers = max(plan.num_climbers, num_maxima)
         num_peaks = max(plan.num_peaks, num_maxima)
         theta, promise = self.grid.peaks(inside, num_peaks)
         # What the quadratics promise may be lower than the grid: its highest point is
         # one more start.
         highest, index = inside.max(dim=-1, keepdim=True)
         top = self.cells[index]
-        start = torch.cat([theta[..., :num_climbs, :], top], dim=-2)
-        missing = torch.cat([promise[..., :num_climbs], highest], dim=-1).isinf()
+        start = torch.cat([theta[..., :num_climbers, :], top], dim=-2)
+        missing = torch.cat([promise[..., :num_climbers], highest], dim=-1).isinf()
         climbers = self._leave_grid(values, start, derivatives, POLYNOMIAL_STEPS)
         if plan.num_steps:
             # On polynomials the values have converged; else the next step counts, too.

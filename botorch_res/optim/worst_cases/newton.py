@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from botorch_res.optim.tuples import choose
+from botorch_res.optim.tuples import where
 from botorch_res.sampling import Derivatives
 
 # Such a step in the unit cube changes values by rounding errors only, and whether it
@@ -173,7 +173,7 @@ def climb(
         new = derivatives(trial)
         better = new.value > climbers.value
         one = better.unsqueeze(-1)
-        state = choose(better, new, Derivatives(*climbers[1:4]))
+        state = where(better, new, Derivatives(*climbers[1:4]))
         theta = torch.where(one, trial, climbers.theta)
         shrunk = (0.25 * climbers.step.abs()).clamp_min(TINY_STEP)
         radius = torch.where(one, climbers.radius, shrunk)

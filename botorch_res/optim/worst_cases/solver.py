@@ -63,14 +63,14 @@ class WorstCaseSolver:
         """
         check_type("domain", domain, RobustDomain)
         check_number("effort", effort, LEAST_EFFORT)
-        self.function = as_batch_function(function, domain)
+        self.functions = as_batch_function(function, domain)
         self.domain = domain
-        if self.function.dim not in (None, domain.dim):
+        if self.functions.dim not in (None, domain.dim):
             raise BotorchTensorDimensionError(
-                f"Expected a `domain` with {self.function.dim} columns, as many as the "
-                f"function's inputs have, got {domain.dim}."
+                f"Expected a `domain` with {self.functions.dim} columns, as many as "
+                f"the function's inputs have, got {domain.dim}."
             )
-        dtypes = {b.dtype for b in self.function.buffers() if b.is_floating_point()}
+        dtypes = {b.dtype for b in self.functions.buffers() if b.is_floating_point()}
         if dtypes and domain.bounds.dtype not in dtypes:
             raise InputDataError(
                 f"Expected a `domain` of the function's dtype {dtypes.pop()}, got "
@@ -80,9 +80,9 @@ class WorstCaseSolver:
         self.search = self._make_search()
         columns = torch.cat([domain.x.index, domain.theta.index])
         with torch.no_grad():
-            self.table = self.function.theta_table(self.thetas, domain)
+            self.table = self.functions.theta_table(self.thetas, domain)
             self.derivative_tables = [
-                self.function.derivative_table(index)
+                self.functions.derivative_table(index)
                 for index in (domain.x.index, domain.theta.index, columns)
             ]
 
@@ -96,7 +96,7 @@ class WorstCaseSolver:
         theta = self.domain.theta
         if theta.choices is not None:
             return FiniteSearch(theta.choices)
-        is_analytic = self.function.is_analytic
+        is_analytic = self.functions.is_analytic
         return BoxSearch(
             theta.bounds, self.lengthscale(theta), is_analytic, self.effort
         )
@@ -110,10 +110,12 @@ class WorstCaseSolver:
         Returns:
             Worst cases and their values.
         """
-        (theta, value), _ = self.ranked(x, 1)
+        (theta, value), _ = self.local_worst_cases(x, 1)
         return WorstCase(theta.squeeze(-2), value.squeeze(-1))
 
-    def ranked(self, x: Tensor, num_branches: int) -> tuple[WorstCase, Tensor]:
+    def local_worst_cases(
+        self, x: Tensor, num_branches: int
+    ) -> tuple[WorstCase, Tensor]:
         """Find the worst case and the runners-up, with gradients by ``x``.
 
         These are the best local maxima over a box, the best choices of a finite set.
@@ -127,12 +129,12 @@ class WorstCaseSolver:
             far one goes down from each on the way to a worse one; see
             ``ThetaSearch.depth``.
         """
-        self.check(x)
+        self.check_shape(x)
         with torch.no_grad():
             chunks = [
                 self._rank(part, num_branches) for part in self._chunks(x.detach())
             ]
-            axis = len(self.function.sample_shape)
+            axis = len(self.functions.sample_shape)
             theta, value, depth, valley = (
                 torch.cat(column, axis) for column in zip(*chunks, strict=True)
             )
@@ -165,10 +167,10 @@ class WorstCaseSolver:
         Returns:
             The lengthscales, or ``None`` if the function does not tell.
         """
-        scale = self.function.lengthscale
+        scale = self.functions.lengthscale
         return None if scale is None else part.of(scale)
 
-    def bound(self, x: Tensor) -> Tensor:
+    def lower_bound(self, x: Tensor) -> Tensor:
         """The largest value on the grid of thetas; the worst case is at least that.
 
         Args:
@@ -182,19 +184,19 @@ class WorstCaseSolver:
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
         """Cut controllable parts into chunks whose table of values fits the memory."""
-        size = self.function.sample_shape.numel() * len(self.thetas)
+        size = self.functions.sample_shape.numel() * len(self.thetas)
         rows = max(1, memory.MAX_ELEMENTS // size)
         chunks: tuple[Tensor, ...] = x.split(rows, dim=-2)
         return chunks
 
-    def check(self, x: Tensor) -> None:
+    def check_shape(self, x: Tensor) -> None:
         """Raise if controllable parts have the wrong shape.
 
         Args:
             x: The controllable parts.
         """
-        shape = self.function.sample_shape
-        if x.shape[-1:] != (self.domain.x.dim,) or not self.function.accepts(x):
+        shape = self.functions.sample_shape
+        if x.shape[-1:] != (self.domain.x.dim,) or not self.functions.accepts(x):
             raise BotorchTensorDimensionError(
                 f"Expected `x` of shape b x d_x or {tuple(shape)} x b x d_x with d_x = "
                 f"{self.domain.x.dim}, got shape {tuple(x.shape)}."
@@ -211,7 +213,7 @@ class WorstCaseSolver:
         """
         return self.search.is_complete(num_branches)
 
-    def local(
+    def branches(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
     ) -> Branches:
         """The best local worst cases at each point, and how they move with ``x``.
@@ -290,7 +292,7 @@ def worst_case(
     """
     solver = WorstCaseSolver(function, domain, effort)
     check_type("x", x, Tensor)
-    solver.check(x)
+    solver.check_shape(x)
     inside = domain.x.contains(x)
     if not bool(inside.all()):
         raise InputDataError(

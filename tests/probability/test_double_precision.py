@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from botorch_res.probability.precision import two_difference, two_product
+from botorch_res.probability.double_precision import two_difference, two_product
 
 NUMBERS = st.floats(-1e60, 1e60).filter(lambda x: x == 0.0 or abs(x) > 1e-60)
 

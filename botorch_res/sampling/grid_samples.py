@@ -23,7 +23,7 @@ from botorch_res.models import ExactGPView
 from botorch_res.sampling.batch_function import BatchFunction
 
 # The joint covariance of more points than this would need more than 200 MB.
-MAX_GRID_POINTS = 5000
+MAX_JOINT_POINTS = 5000
 
 
 class GridSamples(BatchFunction):
@@ -130,11 +130,11 @@ def draw_grid_samples(
             "samples can be drawn."
         )
     pairs = domain.all_pairs()
-    if pairs.shape[:2].numel() > MAX_GRID_POINTS:
+    if pairs.shape[:2].numel() > MAX_JOINT_POINTS:
         raise UnsupportedError(
             f"The kernel {name} has no Fourier features, and the domain has too many "
             f"points for exact joint samples: {pairs.shape[:2].numel()} instead of at "
-            f"most {MAX_GRID_POINTS}."
+            f"most {MAX_JOINT_POINTS}."
         )
     points = view.transform_inputs(pairs.flatten(0, 1))
     mean, covariance = view.joint_posterior(points)
