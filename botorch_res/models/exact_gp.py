@@ -40,7 +40,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_res.checks import check_finite
-from botorch_res.models.staged_gp import StagedGP, _Projection
+from botorch_res.models.staged_gp import StagedGP
 from botorch_res.models.stationary_kernel import read_stationary_kernel
 
 
@@ -77,8 +77,6 @@ class ExactGPView(StagedGP):
     outcome_scale: Tensor
     cholesky: Tensor
     residual: Tensor
-    whitener: Tensor
-    whitened_residual: Tensor
 
     def __init__(
         self, model: Model, negate: bool = False, model_units: bool = False
@@ -100,6 +98,7 @@ class ExactGPView(StagedGP):
             InputDataError: If it has no training data, or data that are not finite.
         """
         super().__init__()
+        self.parent = None
         gp: Any = model  # BoTorch's attributes are not typed
         _check_supported(gp)
         self.batch_shape = torch.Size(gp.batch_shape)
@@ -262,29 +261,9 @@ class ExactGPView(StagedGP):
         return variance
 
     @property
-    def root(self) -> ExactGPView:
-        """This view: it is the first stage."""
-        return self
-
-    @property
-    def point_sets(self) -> list[Tensor]:
-        """The training inputs, the only points known at this stage."""
-        return [self.train_inputs]
-
-    @property
-    def whiteners(self) -> list[Tensor]:
-        """The inverse Cholesky factor, ``batch_shape x t x t``."""
-        return [self.whitener]
-
-    @property
-    def residuals(self) -> list[Tensor]:
-        """The whitened residual, ``batch_shape x t``."""
-        return [self.whitened_residual]
-
-    def _project(self, X: Tensor) -> _Projection:
-        """Project points ``... x batch_shape x n x d`` on the training data."""
-        kernel = self.prior_covariance(self.train_inputs, X)
-        return _Projection([kernel], [[self.whitener @ kernel]])
+    def points(self) -> Tensor:  # type: ignore[override]
+        """The training inputs."""
+        return self.train_inputs
 
 
 def _frozen_copy(module: Module) -> Module:

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
@@ -74,29 +75,14 @@ class ModelFactory(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class DefaultGP:
-    """Maximum a-posteriori fit with priors that suit simulations and lab experiments.
+class GPFactory(ABC):
+    """What the factories share: they differ in how they find the hyperparameters."""
 
-    Lengthscales are relative to the width of the domain, the signal's standard
-    deviation and the noise to the spread of the outcomes.
-
-    Attributes:
-        num_restarts: The number of starting points of the fit.
-        min_noise: The smallest noise variance relative to the variance of the
-            outcomes, which keeps repeated points harmless.
-        noise_variance: The noise variance of observations that come without one,
-            relative to the variance of the outcomes; inferred if ``None``. For a
-            deterministic simulation 0 is better: a kink or a step, which no smooth
-            function follows, would be taken for noise.
-
-    Example:
-        >>> model = DefaultGP()(train_X, train_Y, None, domain.bounds)
-    """
-
-    num_restarts: int = at_least(1, 4)
-    min_noise: float = at_least(0.0, 1e-6)
-    noise_variance: float | None = at_least(0.0, None)
+    _model_class: ClassVar[type[SingleTaskGP]] = SingleTaskGP
+    standardize: bool = True
+    min_noise: float = 1e-6
+    noise_variance: float | None
+    refresh: int = 1
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -114,29 +100,70 @@ class DefaultGP:
         Args:
             X: A ``batch_shape x n x d`` tensor of points.
             Y: A ``batch_shape x n x 1`` tensor of observations.
-            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` to
-                infer one.
+            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` if
+                they are not known.
             bounds: The ``2 x d`` bounds of the domain.
-            seed: The seed of the restarts.
+            seed: The seed of whatever the fit draws.
 
         Returns:
             The fitted model.
         """
-        data = ScaledData(X, Y, Yvar, bounds, self.min_noise)
-        data.set_noise(self.noise_variance)
-        posterior = default_hyperparameter_posterior(data.X, data.y, data.noise)
-        return data.build(_fit(posterior, self.num_restarts, seed), SingleTaskGP)
+        data = ScaledData(
+            X,
+            Y,
+            Yvar,
+            bounds,
+            self.min_noise,
+            self.standardize,
+            self.noise_variance,
+            self.refresh,
+        )
+        return data.build(self._hyperparameters(data, seed), self._model_class)
+
+    @abstractmethod
+    def _hyperparameters(self, data: ScaledData, seed: int) -> Hyperparameters:
+        """The hyperparameters for these data."""
 
 
 @dataclass(frozen=True)
-class MaximumLikelihoodGP:
+class DefaultGP(GPFactory):
+    """Maximum a-posteriori fit with priors that suit simulations and lab experiments.
+
+    Lengthscales are relative to the width of the domain; the signal's standard
+    deviation and the noise are relative to the spread of the outcomes.
+
+    Attributes:
+        num_restarts: The number of starting points of the fit.
+        min_noise: The smallest noise variance relative to the variance of the
+            outcomes. It keeps repeated points harmless.
+        noise_variance: The noise variance of observations that come without one,
+            relative to the variance of the outcomes; inferred if ``None``. For a
+            deterministic simulation use 0: otherwise a kink or a step, which no smooth
+            function follows, is taken for noise.
+
+    Example:
+        >>> model = DefaultGP()(train_X, train_Y, None, domain.bounds)
+    """
+
+    num_restarts: int = at_least(1, 4)
+    min_noise: float = at_least(0.0, 1e-6)
+    noise_variance: float | None = at_least(0.0, None)
+
+    def _hyperparameters(self, data: ScaledData, seed: int) -> Hyperparameters:
+        """The posterior's mode."""
+        posterior = default_hyperparameter_posterior(data.X, data.y, data.noise)
+        return _fit(posterior, self.num_restarts, seed)
+
+
+@dataclass(frozen=True)
+class MaximumLikelihoodGP(GPFactory):
     """Bounded maximum likelihood with restarts and a fixed noise.
 
     Attributes:
         noise_variance: The noise variance of observations that come without one, in
             units of the scaled outcomes.
         standardize: Whether to scale the outcomes by their own mean and spread;
-            ``False`` when the problem itself is standardised.
+            ``False`` if the problem itself is standardised.
         lengthscale_bounds: The bounds of the lengthscales, in units of the domain's
             width.
         signal_bounds: The bounds of the signal's standard deviation.
@@ -149,32 +176,8 @@ class MaximumLikelihoodGP:
     signal_bounds: tuple[float, float] = (1e-5, 10.0)
     num_restarts: int = at_least(1, 8)
 
-    def __post_init__(self) -> None:
-        check_numbers(self)
-
-    def __call__(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None,
-        bounds: Tensor,
-        seed: int = 0,
-    ) -> SingleTaskGP:
-        """Fit a model.
-
-        Args:
-            X: A ``batch_shape x n x d`` tensor of points.
-            Y: A ``batch_shape x n x 1`` tensor of observations.
-            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` for
-                ``noise_variance``.
-            bounds: The ``2 x d`` bounds of the domain.
-            seed: The seed of the restarts.
-
-        Returns:
-            The fitted model.
-        """
-        data = ScaledData(X, Y, Yvar, bounds, standardize=self.standardize)
-        data.set_noise(self.noise_variance)
+    def _hyperparameters(self, data: ScaledData, seed: int) -> Hyperparameters:
+        """The maximum of the likelihood."""
         posterior = HyperparameterPosterior(
             data.X,
             data.y,
@@ -183,11 +186,11 @@ class MaximumLikelihoodGP:
             _flat_prior(1.0, self.signal_bounds),
             _flat_prior(1.0, (1.0, 1.0)),
         )
-        return data.build(_fit(posterior, self.num_restarts, seed), SingleTaskGP)
+        return _fit(posterior, self.num_restarts, seed)
 
 
 @dataclass(frozen=True)
-class FixedGP:
+class FixedGP(GPFactory):
     """A model with known hyperparameters: nothing is fitted.
 
     Attributes:
@@ -195,8 +198,8 @@ class FixedGP:
             the domain's width.
         signal_variance: The prior variance.
         noise_variance: The noise variance of observations that come without one.
-        standardize: Whether to scale the outcomes by their own mean and spread first,
-            to which the variances then refer.
+        standardize: Whether to scale the outcomes by their own mean and spread first.
+            The variances then refer to the scaled outcomes.
 
     Example:
         >>> factory = FixedGP(lengthscale=(0.2, 0.5), noise_variance=1e-4)
@@ -209,58 +212,35 @@ class FixedGP:
     standardize: bool = False
 
     def __post_init__(self) -> None:
-        check_numbers(self)
+        super().__post_init__()
         for name in ("lengthscale", "signal_variance"):
             value = getattr(self, name)
             if not (torch.as_tensor(value) > 0).all():
                 raise InputDataError(f"Expected a positive `{name}`, got {value}.")
 
-    def __call__(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None,
-        bounds: Tensor,
-        seed: int = 0,
-    ) -> SingleTaskGP:
-        """Build the model.
-
-        Args:
-            X: A ``batch_shape x n x d`` tensor of points.
-            Y: A ``batch_shape x n x 1`` tensor of observations.
-            Yvar: A ``batch_shape x n x 1`` tensor of noise variances, or ``None`` for
-                ``noise_variance``.
-            bounds: The ``2 x d`` bounds of the domain.
-            seed: Ignored, nothing is drawn.
-
-        Returns:
-            The model.
-        """
-        data = ScaledData(X, Y, Yvar, bounds, standardize=self.standardize)
-        data.set_noise(self.noise_variance)
+    def _hyperparameters(self, data: ScaledData, seed: int) -> Hyperparameters:
+        """The given hyperparameters, for every set of data."""
+        *batch_shape, _, dim = data.X.shape
         lengthscale = torch.as_tensor(self.lengthscale, dtype=torch.double)
-        if lengthscale.ndim > 0 and lengthscale.shape != X.shape[-1:]:
+        if lengthscale.ndim > 0 and lengthscale.shape != (dim,):
             raise BotorchTensorDimensionError(
-                f"Expected one `lengthscale` or {X.shape[-1]}, got {self.lengthscale}."
+                f"Expected one `lengthscale` or {dim}, got {self.lengthscale}."
             )
-        batch_shape = X.shape[:-2]
         signal_variance = torch.tensor(self.signal_variance, dtype=torch.double)
-        return data.build(
-            Hyperparameters(
-                lengthscale.expand(*batch_shape, X.shape[-1]).to(bounds.device),
-                signal_variance.expand(batch_shape),
-                None,
-            ),
-            SingleTaskGP,
+        return Hyperparameters(
+            lengthscale.expand(*batch_shape, dim),
+            signal_variance.expand(batch_shape),
+            None,
         )
 
 
 @dataclass(frozen=True)
-class BayesianGP:
+class BayesianGP(GPFactory):
     """An ensemble over samples of the hyperparameters, with ``DefaultGP``'s priors.
 
     The samples are drawn with emcee, which the extra ``bayes`` installs. A factory
-    remembers the last ones, and draws anew only when what they depend on has changed.
+    remembers its last samples, and draws new ones only if the data they depend on have
+    changed.
 
     Attributes:
         num_samples: The number of samples, and of members of the ensemble.
@@ -274,61 +254,34 @@ class BayesianGP:
         >>> model = BayesianGP(num_samples=8)(train_X, train_Y, None, domain.bounds)
     """
 
+    _model_class = EnsembleGP
     num_samples: int = at_least(1, 16)
     num_steps: int = at_least(1, 100)
     refresh: int = at_least(1, 1)
     min_noise: float = at_least(0.0, 1e-6)
     noise_variance: float | None = at_least(0.0, None)
-    # For each seed: what its last samples depend on, and these.
+    # For each seed: the data of its last samples, and the samples.
     _last_draw: dict[int, tuple[list[Tensor], Hyperparameters]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def __post_init__(self) -> None:
-        check_numbers(self)
-
-    def __call__(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None,
-        bounds: Tensor,
-        seed: int = 0,
-    ) -> EnsembleGP:
-        """Sample hyperparameters and build the ensemble.
-
-        Args:
-            X: An ``n x d`` tensor of points, in the order in which they were made.
-            Y: An ``n x 1`` tensor of observations.
-            Yvar: An ``n x 1`` tensor of noise variances, or ``None`` to infer one.
-            bounds: The ``2 x d`` bounds of the domain.
-            seed: The seed of the sampler.
-
-        Returns:
-            The ensemble.
-        """
-        if X.ndim != 2:
+    def _hyperparameters(self, data: ScaledData, seed: int) -> Hyperparameters:
+        """Samples of the posterior, or the last ones if the data are the same."""
+        if data.X.ndim != 2:
             raise BotorchTensorDimensionError(
-                f"Expected `X` of shape n x d, one set of data, got {tuple(X.shape)}."
+                "Expected `X` of shape n x d, one set of data, got "
+                f"{tuple(data.X.shape)}."
             )
-        used = max(1, len(X) - len(X) % self.refresh)
-        data = ScaledData(X, Y, Yvar, bounds, self.min_noise, reference=Y[:used])
-        data.set_noise(self.noise_variance)
+        used = data.num_scaling
         noise = None if data.noise is None else data.noise[:used]
-        samples = self._draw(data.X[:used], data.y[:used], noise, seed)
-        return data.build(samples, EnsembleGP)
-
-    def _draw(
-        self, X: Tensor, y: Tensor, noise: Tensor | None, seed: int
-    ) -> Hyperparameters:
-        """Sample hyperparameters, or return the last ones if the data are the same."""
-        data = [X, y] if noise is None else [X, y, noise]
+        X, y = data.X[:used], data.y[:used]
+        current = [X, y] if noise is None else [X, y, noise]
         known, samples = self._last_draw.get(seed, ([], None))
-        if samples is None or not same_data(known, data):
+        if samples is None or not same_data(known, current):
             posterior = default_hyperparameter_posterior(X, y, noise)
             parameters = posterior.sample(self.num_samples, self.num_steps, seed)
             samples = posterior.natural(parameters)
-            self._last_draw[seed] = data, samples
+            self._last_draw[seed] = current, samples
         return samples
 
 
@@ -393,7 +346,7 @@ def _fit(
         f"are degenerate: {posterior.natural(mode[degenerate])}, log density "
         f"{density[degenerate].min():.3g}. The model uses {fallback} instead.",
         OptimizationWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     mode = torch.where(degenerate.unsqueeze(-1), posterior.centre, mode)
     return posterior.natural(mode)

@@ -108,6 +108,7 @@ class ScaledData:
         noise: The ``batch_shape x n`` variances of their noise, or ``None``.
         offset: The ``batch_shape x 1 x 1`` offset of the outcomes.
         scale: The ``batch_shape x 1 x 1`` scale of the outcomes.
+        num_scaling: The number of observations that set offset and scale.
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class ScaledData:
         bounds: Tensor,
         min_noise: float = 1e-6,
         standardize: bool = True,
-        reference: Tensor | None = None,
+        noise_variance: float | None = None,
+        refresh: int = 1,
     ) -> None:
         """Scale observations.
 
@@ -130,14 +132,18 @@ class ScaledData:
             bounds: The ``2 x d`` bounds of the domain.
             min_noise: The smallest noise variance, in units of the scaled outcomes.
             standardize: Whether to scale the outcomes.
-            reference: The outcomes that set offset and scale; ``Y`` if ``None``.
+            noise_variance: The noise variance, in units of the scaled outcomes, if
+                ``Yvar`` is ``None``; ``None`` to leave it open.
+            refresh: The scale changes with every ``refresh``-th observation only.
         """
         _check_data(X, Y, Yvar, bounds)
         self._raw = (X, Y)
         self._bounds = bounds
         # A likelihood with given noise complains of values below its own floor.
         self._min_noise = max(min_noise, min_fixed_noise.value(X.dtype))
-        self.offset, self.scale = outcome_scale(Y if reference is None else reference)
+        n = X.shape[-2]
+        self.num_scaling = max(1, n - n % refresh)
+        self.offset, self.scale = outcome_scale(Y[..., : self.num_scaling, :])
         self._standardize = standardize
         if not standardize:
             self.offset = torch.zeros_like(self.offset)
@@ -148,16 +154,8 @@ class ScaledData:
         if Yvar is not None:
             self.noise = (Yvar / self.scale.square()).squeeze(-1)
             self.noise = self.noise.clamp_min(self._min_noise)
-
-    def set_noise(self, variance: float | None) -> None:
-        """Give observations without a noise of their own a variance.
-
-        Args:
-            variance: The variance, in units of the scaled outcomes; ``None`` to leave
-                it open.
-        """
-        if self.noise is None and variance is not None:
-            self.noise = torch.full_like(self.y, max(variance, self._min_noise))
+        elif noise_variance is not None:
+            self.noise = torch.full_like(self.y, max(noise_variance, self._min_noise))
 
     def build(self, values: Hyperparameters, model_class: type[GP]) -> GP:
         """Build the model of these data with the given hyperparameters.

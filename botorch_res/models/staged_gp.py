@@ -22,9 +22,8 @@ points, ``sample_shape`` before that. The fast layout puts many points along ``n
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError
@@ -64,50 +63,58 @@ class PairPosterior(NamedTuple):
     previous_variance: Tensor
 
 
-class _Projection(NamedTuple):
-    """What the stages know of a set of points.
+class StagedGP(Module):
+    """What all stages have in common: prediction, and adding the next stage.
 
     Attributes:
-        covariances: Per set of known points, the prior covariances ``... x m x n``.
-        whitened: Per stage, the product ``... x r x n`` of whitener and covariances,
-            as a list of blocks of rows.
+        parent: The process without this stage; ``None`` for the training data.
+        points: ``... x batch_shape x m x d`` the points that this stage adds.
+        whitener: ``... x batch_shape x r x known`` the matrix ``W`` of this stage, over
+            all points known to it.
+        whitened_residual: ``... x batch_shape x r`` its vector ``u``.
     """
 
-    covariances: list[Tensor]
-    whitened: list[list[Tensor]]
-
-
-class StagedGP(Module, ABC):
-    """What all stages have in common: prediction, and adding the next stage."""
+    parent: StagedGP | None
+    points: Tensor
+    whitener: Tensor
+    whitened_residual: Tensor
 
     @property
-    @abstractmethod
+    def stages(self) -> list[StagedGP]:
+        """All stages, from the training data to this one."""
+        return [self] if self.parent is None else [*self.parent.stages, self]
+
+    @property
     def root(self) -> ExactGPView:
         """The first stage, which knows the prior and the training data."""
+        return cast("ExactGPView", self.stages[0])
+
+    def _project(self, X: Tensor) -> list[list[Tensor]]:
+        """Per stage, whitener times prior covariances with ``... x n x d`` points.
+
+        Each product ``... x batch_shape x r x n`` is a list of blocks of rows.
+        """
+        covariances, whitened = [], []
+        for stage in self.stages:
+            covariances.append(self.root.prior_covariance(stage.points, X))
+            whitened.append(_blockwise_product(stage.whitener, covariances))
+        return whitened
 
     @property
-    @abstractmethod
-    def point_sets(self) -> list[Tensor]:
-        """The sets of points known so far, each ``... x batch_shape x m x d``."""
-
-    @property
-    @abstractmethod
-    def whiteners(self) -> list[Tensor]:
-        """The matrices ``W`` of all stages, each over the points known to it."""
-
-    @property
-    @abstractmethod
-    def residuals(self) -> list[Tensor]:
-        """The vectors ``u`` of all stages, each ``... x batch_shape x r``."""
-
-    @abstractmethod
-    def _project(self, X: Tensor) -> _Projection:
-        """Project points ``... x batch_shape x n x d`` on all stages."""
+    def num_known(self) -> int:
+        """The number of points known so far."""
+        return sum(stage.points.shape[-2] for stage in self.stages)
 
     @property
     def known_points(self) -> Tensor:
         """All points known so far, ``sample_shape x batch_shape x m x d``."""
-        return _join(self.point_sets, dim=-2)
+        return self._known_points_and()
+
+    def _known_points_and(self, *new: Tensor) -> Tensor:
+        """All points known so far, followed by new ones."""
+        sets = [*(stage.points for stage in self.stages), *new]
+        shape = torch.broadcast_shapes(*(points.shape[:-2] for points in sets))
+        return torch.cat([points.expand(*shape, -1, -1) for points in sets], dim=-2)
 
     def joint_posterior(self, X: Tensor) -> JointPosterior:
         """Joint posterior moments of the noise-free function, differentiable in ``X``.
@@ -118,7 +125,7 @@ class StagedGP(Module, ABC):
         Returns:
             The moments of each of the ``... x batch_shape`` sets of ``n`` points.
         """
-        whitened = self._project(X).whitened
+        whitened = self._project(X)
         covariance = self.root.prior_covariance(X, X)
         for block in chain.from_iterable(whitened):
             covariance = covariance - block.mT @ block
@@ -135,7 +142,7 @@ class StagedGP(Module, ABC):
             about 1e-15 of the prior variance.
         """
         variance = self.root.prior_variance(X)
-        for blocks in self._project(X).whitened:
+        for blocks in self._project(X):
             variance = variance - _squared_norm(blocks)
         return variance
 
@@ -155,8 +162,8 @@ class StagedGP(Module, ABC):
         """
         n = X.shape[-2]
         k = partners.shape[-2] // max(n, 1) or 1
-        first = self._project(X).whitened
-        second = self._project(partners).whitened
+        first = self._project(X)
+        second = self._project(partners)
         own = self.root.prior_variance(X)
         repeated = _repeat(X.mT, k).mT
         previous, cross = own, self.root.prior_pair_covariance(repeated, partners)
@@ -189,7 +196,7 @@ class StagedGP(Module, ABC):
         """
         _check_last_dimension("Y", Y, X.shape[-2])
         _check_last_dimension("noise", noise, X.shape[-2])
-        known = sum(points.shape[-2] for points in self.point_sets)
+        known = self.num_known
         return GPStage(self, X, known, torch.ones_like(noise), noise, Y)
 
     def site_posterior(self, X: Tensor) -> JointPosterior:
@@ -201,7 +208,7 @@ class StagedGP(Module, ABC):
         Returns:
             Moments of the vector that ``with_sites`` speaks of.
         """
-        return self.joint_posterior(_join([*self.point_sets, X], dim=-2))
+        return self.joint_posterior(self._known_points_and(X))
 
     def with_sites(
         self, X: Tensor, site_precision: Tensor, site_shift: Tensor
@@ -220,7 +227,7 @@ class StagedGP(Module, ABC):
         Returns:
             This process, conditioned on the sites.
         """
-        known = sum(points.shape[-2] for points in self.point_sets)
+        known = self.num_known
         first = known if site_precision.shape[-1:] == X.shape[-2:-1] else 0
         total = known - first + X.shape[-2]
         _check_last_dimension("site_precision", site_precision, total)
@@ -232,27 +239,16 @@ class StagedGP(Module, ABC):
     def _mean(self, X: Tensor, whitened: list[list[Tensor]]) -> Tensor:
         """Posterior mean from the projection of the points."""
         mean = self.root.prior_mean(X)
-        for blocks, residual in zip(whitened, self.residuals, strict=True):
-            parts = residual.split([block.shape[-2] for block in blocks], dim=-1)
+        for blocks, stage in zip(whitened, self.stages, strict=True):
+            sizes = [block.shape[-2] for block in blocks]
+            parts = stage.whitened_residual.split(sizes, dim=-1)
             for block, part in zip(blocks, parts, strict=True):
                 mean = mean + (part.unsqueeze(-2) @ block).squeeze(-2)
         return mean
 
 
 class GPStage(StagedGP):
-    """A process with one more stage than its parent.
-
-    Attributes:
-        parent: The process without this stage.
-        points: ``... x batch_shape x m x d`` the points that this stage adds.
-        whitener: ``... x batch_shape x r x known`` the matrix ``W`` of this stage, over
-            all points known to it.
-        whitened_residual: ``... x batch_shape x r`` its vector ``u``.
-    """
-
-    points: Tensor
-    whitener: Tensor
-    whitened_residual: Tensor
+    """A process with one more stage than its parent."""
 
     def __init__(
         self,
@@ -276,17 +272,18 @@ class GPStage(StagedGP):
         """
         super().__init__()
         self.parent = parent
-        points = _join([*parent.point_sets, X], dim=-2)
+        points = parent._known_points_and(X)
         total = points.shape[-2]
         observed = points[..., first:, :]
-        whitened = parent._project(observed).whitened
+        whitened = parent._project(observed)
         mean = parent._mean(observed, whitened)
         covariance = parent.root.prior_covariance(observed, observed)
         rows = torch.eye(total, dtype=X.dtype, device=X.device)[first:]
-        for blocks, whitener in zip(whitened, parent.whiteners, strict=True):
-            stage = torch.cat(blocks, dim=-2)
-            covariance = covariance - stage.mT @ stage
-            rows = rows - stage.mT @ pad(whitener, (0, total - whitener.shape[-1]))
+        for blocks, stage in zip(whitened, parent.stages, strict=True):
+            block = torch.cat(blocks, dim=-2)
+            covariance = covariance - block.mT @ block
+            missing = total - stage.whitener.shape[-1]
+            rows = rows - block.mT @ pad(stage.whitener, (0, missing))
         column = scale.unsqueeze(-1)
         # A repair is announced by ``psd_safe_cholesky`` with the jitter it took.
         cholesky = psd_safe_cholesky(
@@ -305,33 +302,6 @@ class GPStage(StagedGP):
         self.register_buffer("whitener", whitener)
         self.register_buffer("whitened_residual", residual.squeeze(-1))
 
-    @property
-    def root(self) -> ExactGPView:
-        """The first stage, which knows the prior and the training data."""
-        return self.parent.root
-
-    @property
-    def point_sets(self) -> list[Tensor]:
-        """The sets of points known so far, each ``... x batch_shape x m x d``."""
-        return [*self.parent.point_sets, self.points]
-
-    @property
-    def whiteners(self) -> list[Tensor]:
-        """The matrices ``W`` of all stages, each over the points known to it."""
-        return [*self.parent.whiteners, self.whitener]
-
-    @property
-    def residuals(self) -> list[Tensor]:
-        """The vectors ``u`` of all stages, each ``... x batch_shape x r``."""
-        return [*self.parent.residuals, self.whitened_residual]
-
-    def _project(self, X: Tensor) -> _Projection:
-        """Project points ``... x batch_shape x n x d`` on all stages."""
-        covariances, whitened = self.parent._project(X)
-        covariances = [*covariances, self.root.prior_covariance(self.points, X)]
-        blocks = _blockwise_product(self.whitener, covariances)
-        return _Projection(covariances, [*whitened, blocks])
-
 
 def _blockwise_product(whitener: Tensor, covariances: list[Tensor]) -> list[Tensor]:
     """Multiply a whitener and covariances."""
@@ -347,13 +317,6 @@ def _blockwise_product(whitener: Tensor, covariances: list[Tensor]) -> list[Tens
         terms = [factor @ covariance for factor, covariance in pairs]
         result.append(sum(terms[1:], start=terms[0]))
     return result
-
-
-def _join(tensors: list[Tensor], dim: int) -> Tensor:
-    """Concatenate along one dimension, broadcasting the dimensions before it."""
-    shape = torch.broadcast_shapes(*(tensor.shape[:dim] for tensor in tensors))
-    expanded = [tensor.expand(*shape, *tensor.shape[dim:]) for tensor in tensors]
-    return torch.cat(expanded, dim=dim)
 
 
 def _squared_norm(blocks: list[Tensor]) -> Tensor:
