@@ -34,8 +34,14 @@ from botorch_res.study.observations import (
     trial_number,
 )
 from botorch_res.study.parameters import Parameter
-from botorch_res.study.recommendation import StudyRecommendation, recommend_in_units
-from botorch_res.study.running import run_study
+from botorch_res.study.recommendation import Prediction, StudyRecommendation
+from botorch_res.study.running import (
+    InlineExecutor,
+    StudyLoop,
+    check_function,
+    num_workers,
+    progress_bar,
+)
 from botorch_res.study.settings import (
     check_same_study,
     check_settings,
@@ -151,8 +157,7 @@ class RobustOptimizer:
             self.space.to_dict(), maximize, _new_seed(seed), storable(defaults | given)
         )
         # A strategy that does not exist must not leave a file behind.
-        settings = defaults | given
-        self._make_strategy(settings, wanted.seed, model)
+        self._make_strategy(defaults | given, wanted.seed, model)
         self._storage = Storage(storage)
         stored = self._storage.create_study(wanted)
         check_same_study(stored, wanted, seed, self.storage)
@@ -185,10 +190,8 @@ class RobustOptimizer:
     @property
     def trials(self) -> TrialTable:
         """All trials as a table, read afresh."""
-        return TrialTable(
-            [self._named(trial) for trial in self._storage.trials()],
-            self.space.parameters,
-        )
+        trials = [self._named(trial) for trial in self._storage.trials()]
+        return TrialTable(trials, self.space.parameters)
 
     @property
     def storage(self) -> Path | None:
@@ -340,13 +343,10 @@ class RobustOptimizer:
         trials = self._storage.trials()
         told = [t for t in trials if t.state == COMPLETE]
         data = self._data(told[:after] or trials)
-        return recommend_in_units(
-            self.strategy.recommend(*data[:3]),
-            self.strategy.fit(*data[:3]),
-            self.space,
-            self.maximize,
-            data.unit,
-            self.seed,
+        best = self.strategy.recommend(*data[:3])
+        model = self.strategy.fit(*data[:3])
+        return StudyRecommendation.from_prediction(
+            Prediction(best, model, self.space, self.maximize, data.unit, self.seed)
         )
 
     def fit(self) -> tuple[Model, float]:
@@ -427,16 +427,19 @@ class RobustOptimizer:
         Returns:
             The recommendation.
         """
-        run_study(
-            self,
-            function,
-            budget,
-            executor,
-            num_parallel=num_parallel,
-            progress=progress,
-            max_attempts=max_attempts,
-            max_failures=max_failures,
-        )
+        for name, number in (
+            ("budget", budget),
+            ("num_parallel", num_parallel),
+            ("max_attempts", max_attempts),
+            ("max_failures", max_failures),
+        ):
+            if number is not None:
+                check_number(name, number, 1)
+        check_function(self.space, function, executor)
+        executor = InlineExecutor() if executor is None else executor
+        loop = StudyLoop(self, function, executor, max_attempts, max_failures)
+        with progress_bar(self, budget, progress) as advance:
+            loop.run(budget, num_parallel or num_workers(executor), advance)
         return self.recommend()
 
     def _suggest(self, known: list[Trial], n: int) -> list[Trial]:
@@ -447,10 +450,8 @@ class RobustOptimizer:
         points: list[Tensor] = []
         origins: list[str] = []
         if num_design:
-            design = self.space.sample(
-                first + num_design, seed=derive_seed(self.seed, "design")
-            )
-            points += list(design[first:])
+            seed = derive_seed(self.seed, "design")
+            points += self.space.sample(first + num_design, seed)[first:]
             origins += ["initial"] * num_design
         if num_design < n:
             data = self._data(known)
@@ -459,24 +460,20 @@ class RobustOptimizer:
                 points.append(self.space.domain.join(best.x, best.theta))
                 origins.append("exploit")
         missing = n - len(points)
+        seeds = [derive_seed(self.seed, number) for number in range(first, first + n)]
         if missing:
-            number = first + len(points)
             proposed = self.strategy.propose(
                 *data[:3],
                 X_pending=self._pending(known, points),
                 n=missing,
-                seed=derive_seed(self.seed, number),
+                seed=seeds[-missing],
             )
             lower, upper = self.space.domain.bounds
-            points += list(proposed.detach().clamp(lower, upper))
+            points += proposed.detach().clamp(lower, upper)
             origins += [self._strategy_name] * missing
         return [
-            Trial(
-                point=tuple(z.tolist()),
-                seed=derive_seed(self.seed, first + i),
-                origin=origin,
-            )
-            for i, (z, origin) in enumerate(zip(points, origins, strict=True))
+            Trial(point=tuple(z.tolist()), seed=seed, origin=origin)
+            for z, seed, origin in zip(points, seeds, origins, strict=True)
         ]
 
     def _pending(

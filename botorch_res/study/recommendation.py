@@ -40,8 +40,17 @@ class WorstCaseCurve:
 
 
 @dataclass(frozen=True)
-class _Prediction:
-    """What is needed to draw curves."""
+class Prediction:
+    """A strategy's recommendation, and what is needed to draw curves through it.
+
+    Attributes:
+        best: The recommendation, in the domain's coordinates.
+        model: The model behind it.
+        space: The parameters.
+        maximize: The direction.
+        unit: The power of ten in which the model counts values.
+        seed: The seed of the functions that give the curves' intervals.
+    """
 
     best: Recommendation
     model: Model
@@ -74,18 +83,35 @@ class StudyRecommendation:
     lower: float
     upper: float
     standard_deviation: float
-    _prediction: _Prediction = field(repr=False)
+    _prediction: Prediction = field(repr=False)
+
+    @classmethod
+    def from_prediction(cls, prediction: Prediction) -> StudyRecommendation:
+        """Translate a recommendation into the parameters' names and units.
+
+        Args:
+            prediction: The recommendation of a strategy.
+
+        Returns:
+            The recommendation of the study.
+        """
+        best, space, unit = prediction.best, prediction.space, prediction.unit
+        values = space.decode(space.domain.join(best.x, best.theta))
+        return cls(
+            x={name: values[name] for name in space.x_names},
+            theta={name: values[name] for name in space.theta_names},
+            value=best.value * unit,
+            lower=best.lower * unit,
+            upper=best.upper * unit,
+            standard_deviation=best.standard_deviation * unit,
+            _prediction=prediction,
+        )
 
     @cached_property
     def curve(self) -> dict[str, WorstCaseCurve]:
         """The worst-case curve along each controllable parameter, by its name."""
-        domain = self._prediction.space.domain
-        return {
-            self._prediction.space.parameters[column].name: _curve(
-                self._prediction, position
-            )
-            for position, column in enumerate(domain.x.columns)
-        }
+        names = self._prediction.space.x_names
+        return {name: _curve(self._prediction, i) for i, name in enumerate(names)}
 
     def __str__(self) -> str:
         widths = {
@@ -117,40 +143,7 @@ def _shown(value: float, resolution: float) -> str:
     return f"{value:.{min(digits, 16)}g}"
 
 
-def recommend_in_units(
-    best: Recommendation,
-    model: Model,
-    space: ParameterSpace,
-    maximize: bool,
-    unit: float,
-    seed: int,
-) -> StudyRecommendation:
-    """Translate a strategy's recommendation.
-
-    Args:
-        best: The recommendation, in the domain's coordinates.
-        model: The model behind it.
-        space: The parameters.
-        maximize: The direction.
-        unit: The power of ten in which the model counts values.
-        seed: The seed of the functions that give the curves' intervals.
-
-    Returns:
-        The recommendation in the parameters' names and units.
-    """
-    values = space.decode(space.domain.join(best.x, best.theta))
-    return StudyRecommendation(
-        x={name: values[name] for name in space.x_names},
-        theta={name: values[name] for name in space.theta_names},
-        value=best.value * unit,
-        lower=best.lower * unit,
-        upper=best.upper * unit,
-        standard_deviation=best.standard_deviation * unit,
-        _prediction=_Prediction(best, model, space, maximize, unit, seed),
-    )
-
-
-def _curve(prediction: _Prediction, position: int) -> WorstCaseCurve:
+def _curve(prediction: Prediction, position: int) -> WorstCaseCurve:
     """The curve along one column of ``x``."""
     space, domain = prediction.space, prediction.space.domain
     x = prediction.best.x
@@ -168,7 +161,7 @@ def _curve(prediction: _Prediction, position: int) -> WorstCaseCurve:
         prediction.model, domain, points, prediction.maximize, prediction.seed
     )
     rows = [space.decode(z) for z in domain.join(band.x, band.theta)]
-    name = space.parameters[domain.x.columns[position]].name
+    name = space.x_names[position]
     return WorstCaseCurve(
         name=name,
         x=x.new_tensor([row[name] for row in rows]),

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.checks import check_number
 from botorch_res.study.observations import check_noise, check_value
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import NOBODY, RUNNING, Trial
@@ -52,48 +51,20 @@ class RepeatedFailureError(RuntimeError):
     """Many evaluations in a row have failed; the function seems to be at fault."""
 
 
-def run_study(
-    optimizer: RobustOptimizer,
-    function: Callable[..., Any],
-    budget: int,
-    executor: Executor | None,
-    *,
-    num_parallel: int | None,
-    progress: bool | Callable[[RobustOptimizer], str],
-    max_attempts: int,
-    max_failures: int,
-) -> None:
-    """Evaluate trials until the study has as many as the budget allows.
+@dataclass
+class StudyLoop:
+    """A running loop.
 
-    Args:
+    Attributes:
         optimizer: The study.
         function: The function; see ``RobustOptimizer.run``.
-        budget: The number of trials of the whole study.
-        executor: Evaluates in parallel, or ``None``.
-        num_parallel: The number of evaluations under way at the same time.
-        progress: Whether to show a progress bar, or a function that gives its text.
+        executor: What evaluates it.
         max_attempts: How often to start the evaluation of one trial.
         max_failures: The number of failures in a row after which to stop.
+        owner: The name of this process.
+        under_way: The trials that are being evaluated.
+        failures: The number of failures in a row so far.
     """
-    for name, number in (
-        ("budget", budget),
-        ("num_parallel", num_parallel),
-        ("max_attempts", max_attempts),
-        ("max_failures", max_failures),
-    ):
-        if number is not None:
-            check_number(name, number, 1)
-    check_function(optimizer.space, function, executor)
-    engine = _Inline() if executor is None else executor
-    loop = _Loop(optimizer, function, engine, max_attempts, max_failures)
-    parallel = num_parallel or _num_workers(executor)
-    with _progress_bar(optimizer, budget, progress) as advance:
-        loop.run(budget, parallel, advance)
-
-
-@dataclass
-class _Loop:
-    """The state of a running loop."""
 
     optimizer: RobustOptimizer
     function: Callable[..., Any]
@@ -105,7 +76,13 @@ class _Loop:
     failures: int = 0
 
     def run(self, budget: int, parallel: int, advance: Callable[[], None]) -> None:
-        """Keep ``parallel`` evaluations under way until the budget is spent."""
+        """Evaluate trials until the study has as many as the budget allows.
+
+        Args:
+            budget: The number of trials of the whole study.
+            parallel: The number of evaluations under way at the same time.
+            advance: Called after every evaluation.
+        """
         lost = self._lost_trials()
         taken: Trial | None = None
         try:
@@ -174,16 +151,17 @@ class _Loop:
             raise self._breakdown(error) from error
         except Exception as error:
             del self.under_way[future]
-            self._store(trial, reason=f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            self._store(trial, reason, self.optimizer.fail, reason)
             self.failures += 1
             if self.failures >= self.max_failures:
                 raise RepeatedFailureError(
                     f"{self.failures} evaluations in a row have failed, the last one, "
-                    f"trial {trial.number}, with {type(error).__name__}: {error}"
+                    f"trial {trial.number}, with {reason}"
                 ) from error
         else:
             del self.under_way[future]
-            self._store(trial, value, noise)
+            self._store(trial, f"value {value}", self.optimizer.tell, value, noise)
             self.failures = 0
 
     def _breakdown(self, error: BaseException) -> LostEvaluationsError:
@@ -195,22 +173,15 @@ class _Loop:
         )
 
     def _store(
-        self,
-        trial: Trial,
-        value: float | None = None,
-        noise: float | None = None,
-        reason: str = "",
+        self, trial: Trial, outcome: str, store: Callable[..., Trial], *contents: Any
     ) -> None:
-        """Tell a value or a failure."""
+        """Store an outcome, or warn that the storage refuses it."""
         try:
-            if value is None:
-                self.optimizer.fail(trial, reason)
-            else:
-                self.optimizer.tell(trial, value, noise)
+            store(trial, *contents)
         except InputDataError as error:
             warnings.warn(
-                f"The result of trial {trial.number} (value {value}, {reason or 'no'} "
-                f"failure) could not be stored: {error}",
+                f"The result of trial {trial.number} ({outcome}) could not be stored: "
+                f"{error}",
                 stacklevel=2,
             )
 
@@ -302,7 +273,7 @@ def _plain(result: Any) -> Any:
     return result.item() if is_one else result
 
 
-class _Inline(Executor):
+class InlineExecutor(Executor):
     """Evaluates at once, in this thread."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -363,9 +334,16 @@ def _start(pid: int) -> str:
     return "" if state in "ZX" else fields[18]
 
 
-def _num_workers(executor: Executor | None) -> int:
-    """How many evaluations an executor can do at the same time."""
-    if executor is None:
+def num_workers(executor: Executor) -> int:
+    """Count the evaluations that an executor can do at the same time.
+
+    Args:
+        executor: The executor.
+
+    Returns:
+        Their number.
+    """
+    if isinstance(executor, InlineExecutor):
         return 1
     workers = getattr(executor, "_max_workers", None)
     if workers is None and hasattr(executor, "_client"):  # Dask's
@@ -374,12 +352,21 @@ def _num_workers(executor: Executor | None) -> int:
 
 
 @contextmanager
-def _progress_bar(
+def progress_bar(
     optimizer: RobustOptimizer,
     budget: int,
     progress: bool | Callable[[RobustOptimizer], str],
 ) -> Iterator[Callable[[], None]]:
-    """Show a bar, if that is wanted and possible; yields how to advance it."""
+    """Show a progress bar, if that is wanted and possible.
+
+    Args:
+        optimizer: The study.
+        budget: The number of trials of the whole study.
+        progress: Whether to show a bar, or a function that gives its text.
+
+    Yields:
+        The function that advances the bar.
+    """
     try:
         from rich import progress as rich_progress
     except ImportError:

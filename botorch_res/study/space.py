@@ -66,31 +66,24 @@ class ParameterSpace:
                 f"The table of trials has a column {taken[0]!r} already. Give the "
                 f"parameter another name, such as '{taken[0]}_setting'."
             )
-        theta = [i for i, p in enumerate(self.parameters) if p.uncontrollable]
-        x = [i for i, p in enumerate(self.parameters) if not p.uncontrollable]
+        theta = [p for p in self.parameters if p.uncontrollable]
+        x = [p for p in self.parameters if not p.uncontrollable]
         if not theta or not x:
             missing = "controllable" if theta else "uncontrollable"
             raise InputDataError(
                 f"Expected at least one {missing} parameter, got none among {names}. "
                 "Mark the parameters that nature chooses with `uncontrollable=True`."
             )
-        bounds = torch.tensor(
-            [
-                [p.encode(p.lower) for p in self.parameters],
-                [p.encode(p.upper) for p in self.parameters],
-            ],
-            dtype=torch.double,
-        )
+        ends = [(p.encode(p.lower), p.encode(p.upper)) for p in self.parameters]
+        bounds = torch.tensor(ends, dtype=torch.double).T.contiguous()
         self.domain = RobustDomain(
             bounds,
-            theta,
-            _combinations("controllable", [self.parameters[i] for i in x]),
-            _combinations("uncontrollable", [self.parameters[i] for i in theta]),
+            [i for i, p in enumerate(self.parameters) if p.uncontrollable],
+            _combinations("controllable", x),
+            _combinations("uncontrollable", theta),
         )
-        sizes = [
-            1 if choices is None else len(choices)
-            for choices in (self.domain.x.choices, self.domain.theta.choices)
-        ]
+        choices = (self.domain.x.choices, self.domain.theta.choices)
+        sizes = [1 if rows is None else len(rows) for rows in choices]
         if math.prod(sizes) > MAX_PAIRS:
             raise UnsupportedError(
                 f"The {sizes[0]} combinations of controllable and the {sizes[1]} of "
@@ -112,12 +105,11 @@ class ParameterSpace:
         space = cls.__new__(cls)
         space.domain = domain.to(dtype=torch.double, device="cpu")
         space.named = False
-        names = dict(
-            itertools.chain(
-                ((i, f"x{k}") for k, i in enumerate(domain.x.columns, 1)),
-                ((i, f"theta{k}") for k, i in enumerate(domain.theta.columns, 1)),
-            )
-        )
+        names = {
+            column: f"{part.name}{number}"
+            for part in (domain.x, domain.theta)
+            for number, column in enumerate(part.columns, 1)
+        }
         lower, upper = space.domain.bounds.tolist()
         space.parameters = tuple(
             Parameter(
@@ -258,13 +250,14 @@ class ParameterSpace:
 
     def describe(self) -> str:
         """The parameters in a few words, for messages."""
-        text = ", ".join(parameter.describe() for parameter in self.parameters)
+        texts = [parameter.describe() for parameter in self.parameters]
         if not self.named:
-            for part in ("x", "theta"):
-                choices = getattr(self.domain, part).choices
-                if choices is not None:
-                    text += f", {part} one of {len(choices)} choices"
-        return text
+            texts += [
+                f"{part.name} one of {len(part.choices)} choices"
+                for part in (self.domain.x, self.domain.theta)
+                if part.choices is not None
+            ]
+        return ", ".join(texts)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and numbers; inverted by ``from_dict``."""
@@ -304,15 +297,12 @@ class ParameterSpace:
 
     def _check_choices(self, z: Tensor) -> None:
         """Raise unless a point is one of the choices where the domain is finite."""
-        for names, part, value in zip(
-            (self.x_names, self.theta_names),
-            (self.domain.x, self.domain.theta),
-            self.domain.split(z),
-            strict=True,
-        ):
+        for part in (self.domain.x, self.domain.theta):
+            value = part.of(z)
             if part.choices is None or bool(part.contains(value)):
                 continue
             nearest = part.choices[(part.choices - value).square().sum(-1).argmin()]
+            names = [self.parameters[i].name for i in part.columns]
             raise InputDataError(
                 f"{dict(zip(names, value.tolist(), strict=True))} is not one of the "
                 f"{len(part.choices)} choices of the domain (in the model's "

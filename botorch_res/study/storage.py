@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,9 @@ class Trial:
     owner: str | None = None
     attempts: int = 1
     parameters: Mapping[str, float] | None = None
+
+
+_COLUMNS = [name for name in Trial.__dataclass_fields__ if name != "parameters"]
 
 
 @dataclass(frozen=True)
@@ -306,11 +309,10 @@ def _read_trials(
     connection: sqlite3.Connection, clause: str, *values: object
 ) -> list[Trial]:
     """Read the trials that a clause selects."""
-    columns = [name for name in Trial.__dataclass_fields__ if name != "parameters"]
     rows = connection.execute(
-        f"SELECT {', '.join(columns)} FROM trials {clause}", values
+        f"SELECT {', '.join(_COLUMNS)} FROM trials {clause}", values
     )
-    contents = (dict(zip(columns, row, strict=True)) for row in rows)
+    contents = (dict(zip(_COLUMNS, row, strict=True)) for row in rows)
     return [
         Trial(**content | {"point": tuple(json.loads(content["point"]))})
         for content in contents
@@ -328,23 +330,13 @@ def _next_number(connection: sqlite3.Connection) -> int:
 def _insert(connection: sqlite3.Connection, number: int, trial: Trial) -> None:
     """Store a trial."""
     now = _now()
-    is_running = trial.value is None
-    content = {
-        "number": number,
-        "state": RUNNING if is_running else COMPLETE,
-        "point": json.dumps(trial.point),
-        "value": trial.value,
-        "noise": trial.noise,
-        "seed": trial.seed,
-        "origin": trial.origin,
-        "asked": now,
-        "finished": None if is_running else now,
-        "owner": trial.owner,
-    }
+    state, finished = (RUNNING, None) if trial.value is None else (COMPLETE, now)
+    stored = replace(trial, number=number, state=state, asked=now, finished=finished)
+    content = vars(stored) | {"point": json.dumps(trial.point)}
     connection.execute(
-        f"INSERT INTO trials ({', '.join(content)}) "
-        f"VALUES ({', '.join('?' * len(content))})",
-        tuple(content.values()),
+        f"INSERT INTO trials ({', '.join(_COLUMNS)}) "
+        f"VALUES ({', '.join('?' * len(_COLUMNS))})",
+        [content[name] for name in _COLUMNS],
     )
 
 
