@@ -3,14 +3,13 @@ import math
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
-from botorch.models import SingleTaskGP
 
-from botorch_res import RobustDomain
 from botorch_res.optim import robust_optimum, worst_case
 from botorch_res.sampling import posterior_mean
+from tests.problems import UNIT as BOUNDS
+from tests.problems import make_model, unit_domain
 
-BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
-DOMAIN = RobustDomain(BOUNDS, [1])
+DOMAIN = unit_domain()
 
 
 def function(z):
@@ -84,7 +83,7 @@ def test_other_types():
 def test_precision_of_the_domain():
     X = torch.rand(4, 2, dtype=torch.double)
     Y = torch.tensor([[-1.0], [0.0], [0.5], [0.5]], dtype=torch.double)
-    mean = posterior_mean(SingleTaskGP(X, Y))
+    mean = posterior_mean(make_model(X, Y))
     message = "`domain` of the function's dtype torch.float64, got torch.float32; use"
     with pytest.raises(InputDataError, match=message):
         robust_optimum(mean, DOMAIN.to(torch.float))

@@ -12,7 +12,6 @@ from botorch.exceptions.errors import (
     UnsupportedError,
 )
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
 from botorch.optim import optimize_acqf
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
@@ -22,26 +21,31 @@ from botorch_res.optim import (
     gen_robust_initial_conditions,
     optimize_robust_acqf,
 )
+from tests import problems
+from tests.brute_force import pairs
+from tests.problems import DOUBLE, KINDS
+from tests.problems import RAW as BOUNDS
 
-DOUBLE = {"dtype": torch.double}
-BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
-GRID = torch.linspace(0.0, 1.0, 201, **DOUBLE).unsqueeze(-1)
-KINDS = ("box", "theta", "x", "both")
+CHOICES = torch.tensor([[0.03], [0.21], [0.5], [0.66], [0.97]], **DOUBLE)
 
 
 def make_domain(kind: str) -> RobustDomain:
-    lower, upper = BOUNDS
-    unit = torch.tensor([[0.03], [0.21], [0.5], [0.66], [0.97]], **DOUBLE)
-    theta = {"theta_choices": lower[1:] + (upper - lower)[1:] * unit}
-    x = {"x_choices": lower[:1] + (upper - lower)[:1] * unit}
-    choices = {"box": {}, "theta": theta, "x": x, "both": theta | x}
-    return RobustDomain(BOUNDS, [1], **choices[kind])
+    return problems.make_domain(kind, BOUNDS, CHOICES)
 
 
 def make_model(*batch_shape: int) -> SingleTaskGP:
     X = make_domain("box").sample(8, seed=1).expand(*batch_shape, 8, 2)
     Y = (0.3 * X[..., :1]).sin() + (X[..., 1:] / 60.0).cos()
-    return SingleTaskGP(X, Y, input_transform=Normalize(2, bounds=BOUNDS))
+    return problems.make_model(X, Y, bounds=BOUNDS)
+
+
+def unit(X: Tensor) -> Tensor:
+    return (X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
+
+
+def on_grid(function: AcquisitionFunction, domain: RobustDomain) -> Tensor:
+    with torch.no_grad():
+        return function(pairs(domain).flatten(0, 1).unsqueeze(-2))
 
 
 class Bumps(AcquisitionFunction):
@@ -55,28 +59,19 @@ class Bumps(AcquisitionFunction):
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
     def forward(self, X: Tensor) -> Tensor:
         self.largest = max(self.largest, len(X))
-        u = ((X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])).squeeze(-2)
+        u = unit(X).squeeze(-2)
         value = (9.0 * u).sin().prod(dim=-1) + 0.3 * (u[..., 0] - u[..., 1])
         if self.X_pending is not None:
-            pending = (self.X_pending - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
-            distance = (u.unsqueeze(-2) - pending).square().sum(dim=-1)
+            distance = u.unsqueeze(-2) - unit(self.X_pending)
+            distance = distance.square().sum(dim=-1)
             value = value - (-20.0 * distance).exp().sum(dim=-1)
         return value
-
-
-def brute_force(function: Bumps, domain: RobustDomain) -> float:
-    lower, upper = BOUNDS
-    x, theta = domain.x.choices, domain.theta.choices
-    x = lower[:1] + (upper - lower)[:1] * GRID if x is None else x
-    theta = lower[1:] + (upper - lower)[1:] * GRID if theta is None else theta
-    points = domain.join(x.unsqueeze(-2), theta).flatten(0, 1).unsqueeze(-2)
-    return float(function(points).max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_finds_the_maximum(kind):
     domain, function = make_domain(kind), Bumps()
-    best = brute_force(function, domain)
+    best = on_grid(function, domain).max()
     candidates, value = optimize_robust_acqf(function, domain, seed=0)
     assert candidates.shape == (1, 2)
     assert value.shape == ()
@@ -101,7 +96,7 @@ def test_candidates_one_after_the_other(kind):
     for i in range(3):
         function.set_X_pending(torch.cat([earlier, candidates[:i]]))
         assert torch.allclose(function(candidates[i : i + 1]), values[i])
-        assert float(values[i]) >= brute_force(function, domain) - 1e-3
+        assert float(values[i]) >= on_grid(function, domain).max() - 1e-3
 
 
 def test_pending_points_are_put_back_after_an_error():
@@ -125,7 +120,7 @@ def test_chunks(kind):
     )
     # Four step lengths for each of four restarts.
     assert function.largest == 16
-    assert value > 0.5 * brute_force(function, domain)
+    assert value > 0.5 * on_grid(function, domain).max()
 
 
 def test_seed():
@@ -149,12 +144,7 @@ def test_any_acquisition_function():
         qLogNoisyExpectedImprovement(model, X_baseline=domain.sample(8, seed=1)),
     ):
         candidate, value = optimize_robust_acqf(acqf, domain, seed=0)
-        with torch.no_grad():
-            grid = domain.join(
-                (BOUNDS[0, :1] + (BOUNDS[1] - BOUNDS[0])[:1] * GRID).unsqueeze(-2),
-                domain.theta.choices,
-            )
-            values = acqf(grid.flatten(0, 1).unsqueeze(-2))
+        values = on_grid(acqf, domain)
         spread = float(values.max() - values.min())
         assert float(value) >= float(values.max()) - 1e-3 * spread
         assert (candidate[0, 1] == domain.theta.choices).any()
@@ -198,7 +188,7 @@ class TestInitialConditions:
             ic_generator=gen_robust_initial_conditions,
             options={"seed": 0},
         )
-        assert float(value) >= brute_force(function, function.domain) - 1e-3
+        assert float(value) >= on_grid(function, function.domain).max() - 1e-3
         assert candidate.shape == (1, 2)
 
     @pytest.mark.parametrize("bounds", [BOUNDS + 1.0, BOUNDS[:, :1]])
@@ -297,7 +287,7 @@ class Ridge(Bumps):
 
     @t_batch_mode_transform(expected_q=1, assert_output_shape=False)
     def forward(self, X: Tensor) -> Tensor:
-        u = ((X - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])).squeeze(-2)
+        u = unit(X).squeeze(-2)
         x, theta = (3.0 * u - 1.0).unbind(dim=-1)
         return -((1.0 - x).square() + 20.0 * (theta - x.square()).square())
 

@@ -4,15 +4,27 @@ from copy import deepcopy
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
-from botorch.models import SingleTaskGP
-from brute_force import maximum_over_theta, minimum_over_x
-from gpytorch.kernels import MaternKernel, RBFKernel
-from test_worst_case import random_samples, unit_domain
 
-from botorch_res.domain import RobustDomain
+from botorch_res import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen
 from botorch_res.sampling import draw_fourier_samples, memory, posterior_mean
+from tests.brute_force import (
+    maximum_over_theta,
+    mean_at,
+    minimum_over_x,
+    pairs,
+    robust_value,
+    values_at,
+)
+from tests.problems import (
+    Draws,
+    make_kernel,
+    make_model,
+    random_samples,
+    standardized,
+    unit_domain,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +60,10 @@ def test_accuracy_against_brute_force(x_dim, theta_dim, num_thetas, problems):
         if num_thetas is None:
             worst = maximum_over_theta(samples, x, domain, limit=3000)
         else:
-            pairs = domain.join(x.unsqueeze(-2), choices["theta_choices"])
-            worst = samples(pairs.flatten(1, 2)).reshape(*x.shape[:2], -1).amax(-1)
+            points = domain.join(x.unsqueeze(-2), choices["theta_choices"])
+            worst = values_at(samples, points).amax(-1)
         misses += int(((optimum.value - worst.amin(-1)).abs() > 1e-3).sum())
-        branches = WorstCaseSolver(samples, domain).local(x[:, :1], 4).value
+        branches = WorstCaseSolver(samples, domain).branches(x[:, :1], 4).value
         best = branches.topk(min(2, branches.shape[-1]), dim=-1).values
         kinks += int((best[..., 0] - best[..., -1] < 1e-6).sum())
     assert misses <= 0.01 * 8 * problems
@@ -65,7 +77,7 @@ def test_starts_are_not_neighbours():
     solver = WorstCaseSolver(samples, unit_domain(2, 1))
     candidates, spacing, num_starts = _candidates(solver)
     starts = _screen(solver, candidates, spacing, num_starts)
-    value = solver.bound(candidates)
+    value = solver.lower_bound(candidates)
     for own, found in zip(value, starts, strict=True):
         expected = [candidates[own.argmin()]]
         ranked = candidates[own.argsort()[: 8 * num_starts]]
@@ -142,10 +154,6 @@ def test_four_kinds_of_domain(monkeypatch):
     samples, _ = random_samples(2, 7)
     x_choices = torch.rand(30, 1, dtype=torch.double)
     theta_choices = torch.rand(9, 1, dtype=torch.double)
-    # Coarse in x and fine in theta: at most a little too high, hardly ever too low.
-    some_x, dense = (
-        torch.linspace(0, 1, n, dtype=torch.double).unsqueeze(-1) for n in (161, 801)
-    )
     for xs, thetas in (
         (None, None),
         (None, theta_choices),
@@ -154,12 +162,8 @@ def test_four_kinds_of_domain(monkeypatch):
     ):
         domain = unit_domain(1, 1, x_choices=xs, theta_choices=thetas)
         optimum = robust_optimum(samples, domain)
-        grid = domain.join(
-            (some_x if xs is None else xs).unsqueeze(-2),
-            dense if thetas is None else thetas,
-        )
-        values = samples(grid.flatten(0, 1)).reshape(8, *grid.shape[:2])
-        best = values.amax(-1).amin(-1)
+        # Coarse in x and fine in theta: at most a little too high, hardly ever too low.
+        best = robust_value(values_at(samples, pairs(domain, 161, 801)))
         torch.testing.assert_close(optimum.value, best, rtol=0.0, atol=0.02)
         assert (optimum.value <= best + 1e-3).all()
         if xs is not None:
@@ -200,10 +204,8 @@ def test_posterior_means_and_batches():
     _, model = random_samples(2, 9)
     domain = unit_domain(1, 1)
     optimum = robust_optimum(posterior_mean(model), domain)
-    dense = torch.linspace(0, 1, 51, dtype=torch.double).unsqueeze(-1)
-    grid = domain.join(dense.unsqueeze(-2), dense)
-    values = model.posterior(grid.flatten(0, 1)).mean.detach().reshape(51, 51)
-    assert optimum.value.item() == pytest.approx(values.amax(-1).min().item(), abs=0.02)
+    best = robust_value(mean_at(model, pairs(domain, 51, 51)))
+    assert optimum.value.item() == pytest.approx(best.item(), abs=0.02)
     assert optimum.x.shape == (1, 1)
 
     def shifted(z):
@@ -220,28 +222,16 @@ def test_posterior_means_and_batches():
 def test_order_of_columns(x_dim, theta_dim, nu):
     """Data, lengthscales, bounds and domain permuted alike: the same robust optima."""
     dim = x_dim + theta_dim
-    generator = torch.Generator().manual_seed(dim)
-    X = torch.rand(9, dim, generator=generator, dtype=torch.double)
-    Y = torch.randn(9, 1, generator=generator, dtype=torch.double)
-    Y = (Y - Y.mean()) / Y.std()
-    scale = 0.3 + 0.7 * torch.rand(dim, generator=generator, dtype=torch.double)
+    draws = Draws(dim)
+    X, Y = draws.uniform(9, dim), standardized(draws.normal(9, 1))
+    scale = 0.3 + 0.7 * draws.uniform(dim)
     bounds = torch.zeros(2, dim, dtype=torch.double)
-    bounds[1] = 0.7 + 0.6 * torch.rand(dim, generator=generator, dtype=torch.double)
+    bounds[1] = 0.7 + 0.6 * draws.uniform(dim)
     optima = []
     for _ in range(3):
-        order = torch.randperm(dim, generator=generator)
-        kernel = (
-            MaternKernel(nu, ard_num_dims=dim) if nu else RBFKernel(ard_num_dims=dim)
-        )
-        kernel = kernel.double()
-        kernel.lengthscale = scale[order]
-        model = SingleTaskGP(
-            X[:, order],
-            Y,
-            torch.full_like(Y, 1e-3),
-            covar_module=kernel,
-            outcome_transform=None,
-        )
+        order = draws.permutation(dim)
+        kernel = make_kernel(nu, scale[order], dim=dim)
+        model = make_model(X[:, order], Y, 1e-3, kernel)
         places = order.argsort()
         domain = RobustDomain(bounds[:, order], places[x_dim:].tolist())
         samples = draw_fourier_samples(model, 4, seed=0)

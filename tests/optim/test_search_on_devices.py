@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from fake_device import on_fake_device
-from test_worst_case import random_samples, unit_domain
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen, _search
 from botorch_res.sampling import draw_fourier_samples
+from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
+from tests.problems import random_samples, unit_domain
 
 
 @pytest.mark.parametrize("theta_dim", [1, 2])

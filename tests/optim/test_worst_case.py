@@ -4,12 +4,8 @@ import pickle
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError
-from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
-from brute_force import maximum_over_theta
-from gpytorch.kernels import MaternKernel, RBFKernel
 
-from botorch_res.domain import RobustDomain
+from botorch_res import RobustDomain
 from botorch_res.optim import WorstCaseSolver, worst_case
 from botorch_res.optim.worst_cases.box_search import BoxSearch
 from botorch_res.sampling import (
@@ -18,41 +14,16 @@ from botorch_res.sampling import (
     memory,
     posterior_mean,
 )
-
-
-def unit_domain(x_dim, theta_dim, **choices):
-    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.double)
-    columns = list(range(x_dim, x_dim + theta_dim))
-    return RobustDomain(bounds.repeat(1, x_dim + theta_dim), columns, **choices)
-
-
-def random_samples(dim, seed, nu=None, num_samples=8, bounds=None):
-    """Samples of a random posterior: lengthscales 0.05 to 1, 1 to 100 observations."""
-    generator = torch.Generator().manual_seed(seed)
-    uniform = torch.rand(1 + dim, generator=generator, dtype=torch.double)
-    X = torch.rand(round(100 ** uniform[0].item()), dim, generator=generator).double()
-    kernel = RBFKernel(ard_num_dims=dim) if nu is None else MaternKernel(nu)
-    kernel = kernel.double()
-    kernel.lengthscale = 0.05 * 20 ** (uniform[1:] if nu is None else uniform[1])
-    root = torch.linalg.cholesky(
-        kernel(X).to_dense().detach() + 1e-4 * torch.eye(len(X), dtype=torch.double)
-    )
-    Y = root @ torch.randn(len(X), 1, generator=generator).double()
-    transform = None
-    if bounds is not None:
-        X = bounds[0] + (bounds[1] - bounds[0]) * X
-        transform = Normalize(dim, bounds=bounds)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SingleTaskGP, "_validate_tensor_args", lambda *a, **k: None)
-        model = SingleTaskGP(
-            X,
-            Y,
-            torch.full_like(Y, 1e-4),
-            covar_module=kernel,
-            outcome_transform=None,
-            input_transform=transform,
-        )
-    return draw_fourier_samples(model, num_samples, seed=seed), model
+from tests.brute_force import maximum_over_theta, values_at
+from tests.problems import (
+    Draws,
+    line,
+    make_kernel,
+    make_model,
+    random_samples,
+    standardized,
+    unit_domain,
+)
 
 
 @pytest.mark.parametrize(
@@ -118,11 +89,10 @@ def test_chunks_do_not_change_the_result(monkeypatch):
 def test_units_and_order_of_columns(uncontrollable):
     """A box in raw units, columns in any order: the same worst cases."""
     raw = torch.tensor([[-5.0, 1e3, 0.1], [10.0, 3e3, 0.2]], dtype=torch.double)
-    unit = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double)
     ours, _ = random_samples(3, 4, bounds=raw)
     theirs, _ = random_samples(3, 4)
     domain = RobustDomain(raw, uncontrollable)
-    plain = RobustDomain(unit, uncontrollable)
+    plain = RobustDomain(unit_domain(2, 1).bounds, uncontrollable)
     x = plain.x.sample(6, seed=0)
     expected = worst_case(theirs, x, plain)
     low, high = domain.x.bounds
@@ -206,8 +176,7 @@ def test_finite_sets_are_compared_one_by_one():
     domain = unit_domain(2, 1, theta_choices=choices)
     x = torch.rand(8, 3, 2, dtype=torch.double)
     worst = worst_case(samples, x, domain)
-    z = domain.join(x.unsqueeze(-2), choices).flatten(1, 2)
-    values = samples(z).reshape(8, 3, 2000)
+    values = values_at(samples, domain.join(x.unsqueeze(-2), choices))
     torch.testing.assert_close(worst.value, values.amax(-1))
     torch.testing.assert_close(worst.theta, choices[values.argmax(-1)])
 
@@ -234,22 +203,17 @@ def test_plain_callables_and_posterior_means():
 
 
 def test_batches_of_models_and_single_precision():
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(2, 6, 2, generator=generator, dtype=torch.double)
-    Y = torch.randn(2, 6, 1, generator=generator, dtype=torch.double)
-    Y = (Y - Y.mean(1, keepdim=True)) / Y.std(1, keepdim=True)
-    model = SingleTaskGP(X, Y, torch.full_like(Y, 1e-3), outcome_transform=None)
+    draws = Draws(0)
+    X, Y = draws.uniform(2, 6, 2), standardized(draws.normal(2, 6, 1))
     # The grid has to be fine enough for the shorter one.
-    lengthscale = torch.tensor([0.03, 1.0], dtype=torch.double).reshape(2, 1, 1)
-    model.covar_module.lengthscale = lengthscale.expand(2, 1, 2)
+    scale = torch.tensor([0.03, 1.0], dtype=torch.double).view(2, 1, 1).expand(2, 1, 2)
+    model = make_model(X, Y, 1e-3, make_kernel(lengthscale=scale, batch=(2,)))
     samples = draw_fourier_samples(model, 3, seed=0)
     domain = unit_domain(1, 1)
     x = domain.x.sample(4, seed=0)
     worst = worst_case(samples, x, domain)
     assert worst.theta.shape == (3, 2, 4, 1)
-    grid = torch.linspace(0, 1, 12001, dtype=torch.double).unsqueeze(-1)
-    values = samples(domain.join(x.unsqueeze(-2), grid).flatten(0, 1))
-    best = values.reshape(3, 2, 4, 12001).amax(-1)
+    best = values_at(samples, domain.join(x.unsqueeze(-2), line(12001))).amax(-1)
     torch.testing.assert_close(worst.value, best, rtol=0.0, atol=1e-5)
     single = worst_case(samples.float(), x.float(), domain.to(torch.float))
     assert single.value.dtype == torch.float
@@ -309,9 +273,8 @@ def test_values_are_those_of_the_function_on_the_coarsest_grids(scale):
     """The number of points is limited, and rounding may make it one less."""
     domain = unit_domain(1, 1)
     X = domain.sample(5, seed=0)
-    kernel = RBFKernel(ard_num_dims=2).double()
-    kernel.lengthscale = torch.tensor([0.3, scale], dtype=torch.double)
-    model = SingleTaskGP(X, X[:, :1].sin(), covar_module=kernel, outcome_transform=None)
+    kernel = make_kernel(lengthscale=torch.tensor([0.3, scale], dtype=torch.double))
+    model = make_model(X, X[:, :1].sin(), kernel=kernel)
     samples = draw_fourier_samples(model, 4, seed=0)
     x = domain.x.sample(8, seed=1).expand(4, -1, -1)
     worst = worst_case(samples, x, domain)
@@ -337,20 +300,20 @@ def test_several_finalists_are_needed(dim):
 
 def test_the_coarsest_grid_is_not_trusted():
     """Polynomials are used only on grids as fine as the functions ask for."""
-    unit = torch.tensor([[0.0], [1.0]], dtype=torch.double)
+    unit = line(2)
     for scale in torch.logspace(-6, -2, 400, dtype=torch.double).tolist():
         search = BoxSearch(unit, scale * unit[1], is_analytic=True, effort=1.0)
         assert (search.plan.radius == 0) == (1.0 + 8.0 / scale > 8191), scale
 
 
-def depth_by_the_line(ranked, values, line):
+def depth_by_the_line(ranked, values, theta):
     """How far one goes down from each local maximum to a higher one, on a line."""
-    line = line.squeeze(-1)
+    theta = theta.squeeze(-1)
     depth = torch.full_like(ranked.value, torch.inf)
     for k in range(depth.shape[-1]):
         for j in range(k):
             low, high = ranked.theta[..., [j, k], 0].sort(dim=-1).values.split(1, -1)
-            between = (line >= low) & (line <= high)
+            between = (theta >= low) & (theta <= high)
             lowest = torch.where(between, values, torch.inf).amin(dim=-1)
             fall = ranked.value[..., k] - lowest
             depth[..., k] = torch.minimum(depth[..., k], fall)
@@ -360,16 +323,15 @@ def depth_by_the_line(ranked, values, line):
 def test_runners_up_are_local_maxima():
     """Against the local maxima on a dense line."""
     domain = unit_domain(1, 1)
-    line = torch.linspace(0.0, 1.0, 8001, dtype=torch.double).unsqueeze(-1)
+    theta = line(8001)
     right, deep = [], []
     for seed in range(6):
         samples, _ = random_samples(2, seed)
         x = domain.x.sample(8, seed=seed)
-        ranked, depth = WorstCaseSolver(samples, domain).ranked(x, 3)
+        ranked, depth = WorstCaseSolver(samples, domain).local_worst_cases(x, 3)
         assert (ranked.value[..., :-1] >= ranked.value[..., 1:]).all()
-        values = samples(domain.join(x.unsqueeze(-2), line).flatten(0, 1))
-        values = values.unflatten(-1, (8, -1))
-        deep.append(depth_by_the_line(ranked, values, line) - depth)
+        values = values_at(samples, domain.join(x.unsqueeze(-2), theta))
+        deep.append(depth_by_the_line(ranked, values, theta) - depth)
         padded = torch.nn.functional.pad(values, (1, 1), value=-torch.inf)
         middle = padded[..., 1:-1]
         highest = (middle >= padded[..., :-2]) & (middle >= padded[..., 2:])
@@ -377,8 +339,7 @@ def test_runners_up_are_local_maxima():
         same = (ranked.value - expected).abs() < 1e-5
         right.append((same | (ranked.value == expected)).all(dim=-1).flatten())
         found = ranked.value.isfinite()
-        at = domain.join(x.unsqueeze(-2), ranked.theta).flatten(-3, -2)
-        values = samples(at).unflatten(-1, (8, 3))
+        values = values_at(samples, domain.join(x.unsqueeze(-2), ranked.theta))
         torch.testing.assert_close(values[found], ranked.value[found])
     # The rest are maxima so close to an end that the grid does not separate them.
     assert torch.cat(right).double().mean() > 0.95
@@ -397,7 +358,7 @@ def test_runners_up_of_two_thetas_are_stationary(nu, seed):
     samples, _ = random_samples(3, seed, nu)
     solver = WorstCaseSolver(samples, domain)
     x = domain.x.sample(64, seed=seed)
-    ranked, _ = solver.ranked(x, 2)
+    ranked, _ = solver.local_worst_cases(x, 2)
     points = domain.join(x.unsqueeze(-2), ranked.theta).flatten(-3, -2)
     points.requires_grad_()
     (slope,) = torch.autograd.grad(samples(points).sum(), points)
@@ -418,11 +379,10 @@ def test_gradient_of_the_depth(nu):
     samples, _ = random_samples(3, 5, nu)
     solver = WorstCaseSolver(samples, domain)
     x = (0.1 + 0.8 * domain.x.sample(16, seed=0)).requires_grad_()
-    middle, depth = solver.ranked(x, 3)
+    middle, depth = solver.local_worst_cases(x, 3)
     valley = solver._rank(x.detach(), 3)[-1]
     # The function at the lowest point is that much below the maximum.
-    points = domain.join(x.unsqueeze(-2), valley).flatten(-3, -2)
-    lowest = samples(points).unflatten(-1, valley.shape[-3:-1])
+    lowest = values_at(samples, domain.join(x.unsqueeze(-2), valley))
     value, depth = middle.value[..., 1:], depth[..., 1:]
     there = (depth > 0.0) & value.isfinite()
     torch.testing.assert_close((value - lowest)[there], depth[there])
@@ -430,7 +390,7 @@ def test_gradient_of_the_depth(nu):
     for move in step * torch.eye(2, dtype=torch.double):
         depths = []
         for at in (x.detach() + move, x.detach() - move):
-            side, other = solver.ranked(at, 3)
+            side, other = solver.local_worst_cases(at, 3)
             depths.append(other[..., 1:])
             there &= (solver._rank(at, 3)[-1] == valley).all(dim=-1)
             there &= ((side.theta - middle.theta)[..., 1:, :].abs() < 1e-3).all(dim=-1)
@@ -450,14 +410,13 @@ def test_more_runners_up_than_the_grid_has_points(nu):
     samples, _ = random_samples(7, 1, nu)
     domain = unit_domain(6, 1)
     x = domain.x.sample(5, seed=0)
-    few, _ = WorstCaseSolver(samples, domain).ranked(x, 2)
-    many, _ = WorstCaseSolver(samples, domain).ranked(x, 30)
+    few, _ = WorstCaseSolver(samples, domain).local_worst_cases(x, 2)
+    many, _ = WorstCaseSolver(samples, domain).local_worst_cases(x, 30)
     assert many.theta.shape == (8, 5, 30, 1)
     torch.testing.assert_close(many.value[..., :2], few.value)
     assert many.value[..., -1].isneginf().all()
     found = many.value.isfinite()
-    points = domain.join(x.unsqueeze(-2), many.theta).flatten(-3, -2)
-    values = samples(points).unflatten(-1, (5, 30))
+    values = values_at(samples, domain.join(x.unsqueeze(-2), many.theta))
     torch.testing.assert_close(many.value[found], values[found])
 
 
@@ -466,9 +425,9 @@ def test_runners_up_of_a_finite_set():
     thetas = torch.tensor([[0.1], [0.9]], dtype=torch.double)
     domain = unit_domain(1, 1, theta_choices=thetas)
     x = domain.x.sample(5, seed=0).requires_grad_()
-    ranked, _ = WorstCaseSolver(samples, domain).ranked(x, 3)
-    values = samples(domain.join(x.unsqueeze(-2), thetas).flatten(0, 1))
-    expected = values.unflatten(-1, (5, 2)).sort(dim=-1, descending=True).values
+    ranked, _ = WorstCaseSolver(samples, domain).local_worst_cases(x, 3)
+    values = values_at(samples, domain.join(x.unsqueeze(-2), thetas))
+    expected = values.sort(dim=-1, descending=True).values
     torch.testing.assert_close(ranked.value[..., :2], expected)
     assert ranked.value[..., 2].isneginf().all()
     ours = torch.autograd.grad(ranked.value[..., :2].sum(dim=(0, 1))[1], x)[0]

@@ -1,7 +1,8 @@
-"""Worst cases and robust optima by grids that are refined again and again.
+"""Worst cases and robust optima by grids.
 
 Slow and plain: only values of the functions at points, no derivatives, no structure,
-and nothing of the searches that they are compared with.
+and nothing of the searches that they are compared with. With one x and one theta one
+table of all pairs is enough; in more dimensions grids are refined again and again.
 """
 
 import itertools
@@ -10,9 +11,38 @@ import math
 import torch
 from torch.nn import functional
 
+from tests.problems import line
+
 # Halves of the local patterns, and how much these shrink, by dimension.
 HALVES = {1: 4, 2: 2, 3: 1}
 SHRINKAGE = {1: 0.3, 2: 0.6, 3: 0.6}
+
+
+def pairs(domain, num_x=201, num_theta=201):
+    """Each x with each theta, ``n_x x n_theta x d``: all choices, or even grids."""
+    x, theta = (
+        torch.lerp(*part.bounds, line(n)) if part.choices is None else part.choices
+        for part, n in ((domain.x, num_x), (domain.theta, num_theta))
+    )
+    return domain.join(x.unsqueeze(-2), theta)
+
+
+def values_at(function, points):
+    """A table ``... x n_x x n_theta`` of a function's values."""
+    return function(points.flatten(-3, -2)).unflatten(-1, points.shape[-3:-1])
+
+
+@torch.no_grad()
+def mean_at(model, points):
+    """A table of BoTorch's posterior mean, or of the average over an ensemble."""
+    posterior = model.posterior(points.flatten(0, 1).unsqueeze(-2))
+    mean = getattr(posterior, "mixture_mean", posterior.mean)
+    return mean.reshape(points.shape[:-1])
+
+
+def robust_value(table, maximize=False):
+    """The best worst case in a table ``... x n_x x n_theta``."""
+    return table.amin(-1).amax(-1) if maximize else table.amax(-1).amin(-1)
 
 
 def unit_grid(counts, like):
