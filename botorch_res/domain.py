@@ -1,16 +1,25 @@
-r"""Who controls what: the domain of an adversarially robust optimisation problem.
+r"""The domain of a robust optimisation problem: which columns do we control?
 
-A point ``z`` of the problem has ``d`` columns. Some of them are *controllable*
-(``x``: ours to set, now and later), the others *uncontrollable* (``theta``: ours to
-set in the lab only, later chosen by nature at its worst). Each of the two parts is
-either a box or a finite set of arbitrary points, which makes four kinds of domain.
+A point ``z`` has ``d`` columns. Some are *controllable* (``x``): we set them, now and
+later. The others are *uncontrollable* (``theta``): we set them in the lab, but later
+nature chooses them, at their worst. Each of the two parts is either a box or a finite
+set of arbitrary points. That makes four kinds of domain.
+
+A column can also have a *tolerance*: we set ``x`` and get ``x + delta``, with the worst
+``delta`` within the tolerance. Then the column belongs to both parts, and they add up:
+
+    z = E_x x + E_theta theta,
+
+where ``E`` writes the values of a part into its columns and zeros into the others.
 """
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, NoReturn
 
 import torch
 from botorch.exceptions.errors import (
@@ -20,6 +29,7 @@ from botorch.exceptions.errors import (
 )
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
+from torch.nn.functional import pad
 
 from botorch_res.checks import (
     check_finite,
@@ -31,7 +41,9 @@ from botorch_res.checks import (
     require,
 )
 
-# A point counts as part of the domain within this share of the bounds' distance.
+# A point may miss the domain by this share of the distance between the bounds. It
+# covers a few roundings in single precision, whose unit is 1.2e-7. A safe choice: real
+# settings differ by more.
 ROUNDING = 1e-6
 
 
@@ -41,9 +53,9 @@ class DomainPart:
     Attributes:
         name: The part's name, ``"x"`` or ``"theta"``.
         columns: Its columns of ``z``.
-        index: The same as a tensor, on the domain's device.
+        index: The same columns as a tensor on the domain's device.
         bounds: The ``2 x d_part`` bounds of these columns.
-        choices: The ``n x d_part`` values that the part may take; ``None`` for a box.
+        choices: The ``n x d_part`` values that the part can take; ``None`` for a box.
     """
 
     def __init__(
@@ -59,14 +71,17 @@ class DomainPart:
             name: The part's name, ``"x"`` or ``"theta"``.
             columns: Its columns of ``z``.
             bounds: The ``2 x d`` bounds of all columns of ``z``.
-            choices: The ``n x d_part`` values that the part may take, if it is
-                restricted to a finite set.
+            choices: The ``n x d_part`` values that the part can take, or ``None`` for
+                a box.
         """
         self.name = name
         self.columns = tuple(columns)
-        self.index = torch.tensor(self.columns, device=bounds.device)
+        self.index = torch.tensor(self.columns, dtype=torch.long, device=bounds.device)
         self.bounds = bounds.index_select(-1, self.index)
-        self.choices = None if choices is None else self._checked(choices)
+        # Where each column of z finds its value in the part; behind it is a zero.
+        self._slots = torch.full_like(bounds[0], self.dim, dtype=torch.long)
+        self._slots[self.index] = torch.arange(self.dim, device=bounds.device)
+        self.choices = None if choices is None else self._validated(choices)
 
     @property
     def dim(self) -> int:
@@ -75,11 +90,11 @@ class DomainPart:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the part is restricted to a finite set."""
+        """Whether the part is a finite set."""
         return self.choices is not None
 
     def of(self, z: Tensor) -> Tensor:
-        """This part of points, or of anything with a column for each column of ``z``.
+        """Take this part of points, or of any tensor with the columns of ``z``.
 
         Args:
             z: A ``batch_shape x d`` tensor.
@@ -89,8 +104,19 @@ class DomainPart:
         """
         return z.index_select(-1, self.index)
 
+    def embed(self, values: Tensor) -> Tensor:
+        """Write values into the columns of ``z``, and zeros into the others.
+
+        Args:
+            values: A ``batch_shape x d_part`` tensor.
+
+        Returns:
+            A ``batch_shape x d`` tensor.
+        """
+        return pad(values, (0, 1)).index_select(-1, self._slots)
+
     def contains(self, values: Tensor) -> Tensor:
-        """Which values belong to this part of the domain, up to rounding.
+        """Tell which values lie in this part of the domain, up to rounding.
 
         Args:
             values: A ``batch_shape x d_part`` tensor.
@@ -107,6 +133,25 @@ class DomainPart:
         distance = (values.unsqueeze(-2) - self.choices).abs()
         return (distance <= slack).all(dim=-1).any(dim=-1)
 
+    def distinct(self, values: Tensor) -> Tensor:
+        """The distinct values within the bounds, as choices of this part.
+
+        Args:
+            values: An ``n x d_part`` tensor.
+
+        Returns:
+            An ``m x d_part`` tensor, ``m`` at least one.
+        """
+        if self.dim == 0:
+            return values[:1]
+        inside = ((values >= self.bounds[0]) & (values <= self.bounds[1])).all(dim=-1)
+        if not inside.any():
+            raise InputDataError(
+                f"Expected `evaluation_bounds` that contain a choice of {self.name}, "
+                f"got {self.bounds.tolist()} in the columns {list(self.columns)}."
+            )
+        return values[inside].unique(dim=0)
+
     def sample(self, n: int, seed: int | None = None) -> Tensor:
         """Draw space-filling values.
 
@@ -115,25 +160,25 @@ class DomainPart:
             seed: The seed of the scrambled Sobol sequence.
 
         Returns:
-            An ``n x d_part`` tensor. Choices of a finite set may repeat.
+            An ``n x d_part`` tensor. Values from a finite set may repeat.
         """
         return _fill([self], n, seed)[0]
 
     @property
     def _num_free(self) -> int:
-        """The dimensions that a space-filling sequence takes for this part."""
+        """How many dimensions of a space-filling sequence this part uses."""
         return 1 if self.is_finite else self.dim
 
     def _from_unit(self, unit: Tensor) -> Tensor:
-        """Carry ``n x _num_free`` points of the unit cube to values of this part."""
+        """Map ``n x _num_free`` points of the unit cube to values of this part."""
         if self.choices is None:
             return torch.lerp(self.bounds[0], self.bounds[1], unit)
         index = (unit.squeeze(-1) * len(self.choices)).long()
-        # In single precision a coordinate may round up to one.
+        # In single precision a coordinate can round up to one.
         return self.choices[index.clamp_max(len(self.choices) - 1)]
 
-    def _checked(self, choices: Tensor) -> Tensor:
-        """A copy of the user's choices, or an error that says what is wrong."""
+    def _validated(self, choices: Tensor) -> Tensor:
+        """Copy the user's choices, or raise an error that says what is wrong."""
         name, bounds = f"{self.name}_choices", self.bounds
         _check_float_tensor(name, choices)
         check_like(name, choices, bounds)
@@ -163,63 +208,130 @@ class DomainPart:
 class RobustDomain:
     r"""The domain of ``min over x, max over theta`` of ``f(z)``, ``z = (x, theta)``.
 
-    Everything is in the user's units. The columns of ``x`` are the controllable
-    columns of ``z`` in increasing order; the columns of ``theta`` are those listed in
-    ``uncontrollable``, in the order in which they are listed. All tensors are copies:
-    later changes of the arguments do not reach the domain.
+    Everything is in the user's units. The columns of ``x`` are those that are not
+    ``uncontrollable``, in increasing order. The columns of ``theta`` are those with
+    ``tolerances``, then those in ``uncontrollable``, each in the order given. In a
+    column with a tolerance, ``x`` is the setting, ``theta`` the deviation from it, and
+    ``z`` their sum. The domain copies all tensors, so later changes to the arguments do
+    not affect it.
 
     Attributes:
-        bounds: The ``2 x d`` bounds of every column of ``z``.
+        bounds: The ``2 x d`` bounds of the settings and of the uncontrollable columns.
         x: The controllable part.
-        theta: The uncontrollable part.
+        theta: The uncontrollable part: what nature chooses.
+        tolerances: The lower and upper deviation of each column that has a tolerance.
+        has_tolerance: ``d`` booleans: which columns these are.
+        evaluations: The domain of the points ``z`` at which the function can be
+            evaluated: this one, or without tolerances the box that is widened by them.
     """
 
     bounds: Tensor
     x: DomainPart
     theta: DomainPart
-    _order: Tensor
+    tolerances: dict[int, tuple[float, float]]
+    evaluations: RobustDomain
+    has_tolerance: Tensor
+    _usual: Tensor
 
     def __init__(
         self,
         bounds: Tensor,
-        uncontrollable: Sequence[int],
+        uncontrollable: Sequence[int] = (),
         x_choices: Tensor | None = None,
         theta_choices: Tensor | None = None,
+        tolerances: Mapping[int, float | tuple[float, float]] | None = None,
+        evaluation_bounds: Tensor | None = None,
     ) -> None:
         """Check the arguments and make the two parts.
 
         Args:
-            bounds: A ``2 x d`` tensor of lower and upper bounds of every column.
-            uncontrollable: The indices of the uncontrollable columns, each in
-                ``0, ..., d - 1``, at least one of them and not all.
-            x_choices: An ``n_x x d_x`` tensor of the values that ``x`` may take, if it
-                is restricted to a finite set, otherwise ``None``.
+            bounds: A ``2 x d`` tensor with the lower and upper bound of every column.
+                In a column with a tolerance, these are the bounds of the setting.
+            uncontrollable: The indices of the uncontrollable columns, from 0 to
+                ``d - 1``: not all, and at least one if there are no ``tolerances``.
+            x_choices: An ``n_x x d_x`` tensor of the values that ``x`` can take, or
+                ``None`` for a box.
             theta_choices: An ``n_theta x d_theta`` tensor of the values that ``theta``
-                may take, if it is restricted to a finite set, otherwise ``None``.
+                can take, or ``None`` for a box. In the columns with a tolerance they
+                are deviations.
+            tolerances: The deviation from the setting in each controllable column that
+                has one: a radius, or a lower and an upper deviation.
+            evaluation_bounds: A ``2 x d`` tensor of the box in which the function can
+                be evaluated. By default, these are the ``bounds``, widened by the
+                tolerances. Nature's choices are not bound by it.
 
         Example:
             >>> bounds = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
             >>> domain = RobustDomain(bounds, uncontrollable=[1])
             >>> x, theta = domain.split(domain.sample(4, seed=0))
+            >>> sloppy = RobustDomain(bounds, tolerances={0: 0.5, 1: (-0.1, 0.3)})
         """
         bounds = _validated_bounds(bounds)
-        columns = _validated_columns(uncontrollable, bounds.shape[-1])
+        deviations = _validated_tolerances(tolerances, bounds)
+        columns = _validated_columns(uncontrollable, bounds.shape[-1], deviations)
         others = [i for i in range(bounds.shape[-1]) if i not in columns]
+        theta_bounds = bounds.clone()
+        for column, limits in deviations.items():
+            theta_bounds[:, column] = bounds.new_tensor(limits)
         x = DomainPart("x", others, bounds, x_choices)
-        theta = DomainPart("theta", columns, bounds, theta_choices)
-        order = torch.cat([x.index, theta.index]).argsort()
-        vars(self).update(bounds=bounds, x=x, theta=theta, _order=order)
+        theta = DomainPart(
+            "theta", (*deviations, *columns), theta_bounds, theta_choices
+        )
+        self._set(bounds, x, theta, deviations)
+        if deviations or evaluation_bounds is not None:
+            widened = bounds.clone()
+            widened[:, list(deviations)] += theta_bounds[:, list(deviations)]
+            box = _validated_evaluations(evaluation_bounds, widened)
+            vars(self).update(evaluations=self._evaluations_in(box))
+
+    def _set(
+        self,
+        bounds: Tensor,
+        x: DomainPart,
+        theta: DomainPart,
+        tolerances: dict[int, tuple[float, float]],
+    ) -> None:
+        """Store the parts, and what the nominal setting of a point depends on."""
+        has_tolerance = torch.zeros_like(bounds[0], dtype=torch.bool)
+        has_tolerance[list(tolerances)] = True
+        # The deviation that is nearest to zero: zero, if the tolerances allow it.
+        usual = theta.embed(theta.bounds.new_zeros(theta.dim).clamp(*theta.bounds))
+        vars(self).update(
+            bounds=bounds,
+            x=x,
+            theta=theta,
+            tolerances=tolerances,
+            evaluations=self,
+            has_tolerance=has_tolerance,
+            _usual=x.of(usual * has_tolerance),
+        )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: what has looked at a domain relies on it."""
+        """Raise an error: other objects rely on the domain as it is."""
         raise AttributeError(f"A RobustDomain cannot be changed, got a new `{name}`.")
 
     def __repr__(self) -> str:
-        """The arguments from which the domain can be made again."""
-        return (
-            f"RobustDomain({self.bounds}, {list(self.theta.columns)}, "
-            f"x_choices={self.x.choices}, theta_choices={self.theta.choices})"
-        )
+        """Show the arguments that make the same domain."""
+        arguments = ", ".join(f"{k}={v}" for k, v in self._arguments().items())
+        return f"RobustDomain({arguments})"
+
+    def _arguments(self) -> dict[str, Any]:
+        """The arguments that make the same domain, without those that are ``None``."""
+        evaluations = None if self.evaluations is self else self.evaluations.bounds
+        arguments = {
+            "bounds": self.bounds,
+            "uncontrollable": self._uncontrollable,
+            "x_choices": self.x.choices,
+            "theta_choices": self.theta.choices,
+            "tolerances": self.tolerances or None,
+            "evaluation_bounds": evaluations,
+        }
+        return {k: v for k, v in arguments.items() if v is not None}
+
+    @property
+    def _uncontrollable(self) -> list[int]:
+        """The columns that are not controllable, not even up to a tolerance."""
+        return [i for i in self.theta.columns if i not in self.tolerances]
 
     @property
     def dim(self) -> int:
@@ -229,6 +341,10 @@ class RobustDomain:
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Split points into their controllable and uncontrollable parts.
 
+        In a column with a tolerance, a point does not tell from which setting it came.
+        The result is the nominal one: the setting that is nearest to the point, and the
+        deviation from it.
+
         Args:
             z: A ``batch_shape x d`` tensor of points.
 
@@ -237,10 +353,25 @@ class RobustDomain:
             tensor ``theta``.
         """
         check_points("z", z, self.dim, "batch_shape")
-        return self.x.of(z), self.theta.of(z)
+        x = self.x.of(z)
+        if self.tolerances:
+            x = self._nearest_setting(x)
+        return x, self.theta.of(z - self.x.embed(x))
+
+    def _nearest_setting(self, x: Tensor) -> Tensor:
+        """The settings nearest to points, in the columns with a tolerance."""
+        x = x - self._usual
+        lower, upper = self.x.bounds
+        nearest = x.clamp(lower, upper)
+        if self.x.choices is not None:
+            offset = (x.unsqueeze(-2) - self.x.choices) / (upper - lower)
+            nearest = self.x.choices[offset.square().sum(dim=-1).argmin(dim=-1)]
+        return torch.where(self.x.of(self.has_tolerance), nearest, x)
 
     def join(self, x: Tensor, theta: Tensor) -> Tensor:
-        """Join controllable and uncontrollable parts into points; inverts ``split``.
+        """Join controllable and uncontrollable parts into points.
+
+        This inverts ``split``. In columns with a tolerance the parts are added.
 
         Args:
             x: A ``batch_shape_x x d_x`` tensor.
@@ -253,17 +384,40 @@ class RobustDomain:
         check_points("x", x, self.x.dim, "batch_shape")
         check_points("theta", theta, self.theta.dim, "batch_shape")
         try:
-            batch_shape = torch.broadcast_shapes(x.shape[:-1], theta.shape[:-1])
+            return self.x.embed(x) + self.theta.embed(theta)
         except RuntimeError as error:
             raise BotorchTensorDimensionError(
                 "Expected `x` and `theta` of batch shapes that broadcast, got "
                 f"{tuple(x.shape[:-1])} and {tuple(theta.shape[:-1])}."
             ) from error
-        parts = [part.expand(*batch_shape, -1) for part in (x, theta)]
-        return torch.cat(parts, dim=-1).index_select(-1, self._order)
+
+    def _evaluations_in(self, box: Tensor) -> RobustDomain:
+        """Where the function can be evaluated, as a domain without tolerances."""
+        x = DomainPart("x", self.x.columns, box)
+        theta = DomainPart("theta", self._uncontrollable, box)
+        settings, deviations = self.x.choices, self.theta.choices
+        if deviations is not None:
+            theta.choices = theta.distinct(theta.of(self.theta.embed(deviations)))
+        elif theta.dim == 0:
+            theta.choices = box.new_zeros(1, 0)
+        if settings is not None and (deviations is not None or not self.tolerances):
+            rows = settings
+            if deviations is not None:
+                shifts = self.x.of(self.theta.embed(deviations)) * self.x.of(self.has_tolerance)
+                rows = (settings.unsqueeze(-2) + shifts).flatten(0, 1)
+            x.choices = x.distinct(rows)
+        elif settings is not None and not self.x.of(self.has_tolerance).all():
+            raise UnsupportedError(
+                "Expected `theta_choices`, or `tolerances` of all columns of x, beside "
+                f"`x_choices` and `tolerances`, got tolerances of the columns "
+                f"{list(self.tolerances)}."
+            )
+        domain = object.__new__(RobustDomain)
+        domain._set(box, x, theta, {})
+        return domain
 
     def all_pairs(self) -> Tensor:
-        """List every point of a domain in which both parts are finite.
+        """List every point of a domain whose two parts are finite.
 
         Returns:
             An ``n_x x n_theta x d`` tensor of all points ``(x, theta)``.
@@ -278,16 +432,17 @@ class RobustDomain:
         return self.join(self.x.choices.unsqueeze(-2), self.theta.choices)
 
     def sample(self, n: int, seed: int | None = None) -> Tensor:
-        """Draw points that fill the space of ``z`` jointly.
+        """Draw points that fill the space of ``z``.
 
         Args:
             n: The number of points.
             seed: The seed of the scrambled Sobol sequence.
 
         Returns:
-            An ``n x d`` tensor. Choices of a finite set may repeat.
+            An ``n x d`` tensor. Values from a finite set may repeat.
         """
-        return self.join(*_fill([self.x, self.theta], n, seed))
+        parts = [self.evaluations.x, self.evaluations.theta]
+        return self.evaluations.join(*_fill(parts, n, seed))
 
     def to(
         self, dtype: torch.dtype | None = None, device: torch.device | str | None = None
@@ -295,27 +450,26 @@ class RobustDomain:
         """Move the domain to a dtype and device.
 
         Args:
-            dtype: The new floating point dtype, or ``None`` to keep the present one.
-            device: The new device, or ``None`` to keep the present one.
+            dtype: The new floating-point dtype, or ``None`` to keep the old one.
+            device: The new device, or ``None`` to keep the old one.
 
         Returns:
             A new domain.
         """
-        return RobustDomain(
-            self.bounds.to(dtype=dtype, device=device),
-            self.theta.columns,
-            *(
-                choices if choices is None else choices.to(dtype=dtype, device=device)
-                for choices in (self.x.choices, self.theta.choices)
-            ),
-        )
+        arguments = {
+            name: value.to(dtype=dtype, device=device)
+            if isinstance(value, Tensor)
+            else value
+            for name, value in self._arguments().items()
+        }
+        return RobustDomain(**arguments)
 
 
 def _fill(parts: list[DomainPart], n: int, seed: int | None) -> list[Tensor]:
     """Draw ``n`` values of each part from one Sobol sequence."""
-    # A box takes one dimension of the sequence for each of its columns. A finite set
-    # takes a single dimension, cut into as many equal pieces as there are choices, so
-    # that all choices are drawn about equally often.
+    # A box uses one dimension of the sequence for each column. A finite set uses a
+    # single dimension, cut into one equal piece for each choice, so that all choices
+    # are drawn about equally often.
     check_number("n", n, 1)
     check_seed(seed)
     seed = None if seed is None else int(seed)  # torch wants a Python int
@@ -327,12 +481,12 @@ def _fill(parts: list[DomainPart], n: int, seed: int | None) -> list[Tensor]:
 
 
 def _validated_bounds(bounds: Tensor) -> Tensor:
-    """A copy of the user's bounds, or an error that says what is wrong."""
+    """Copy the user's bounds, or raise an error that says what is wrong."""
     _check_float_tensor("bounds", bounds)
-    if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] < 2:
+    if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] < 1:
         raise BotorchTensorDimensionError(
-            "Expected `bounds` of shape 2 x d with d of at least 2 (one controllable "
-            f"and one uncontrollable column), got shape {tuple(bounds.shape)}."
+            "Expected `bounds` of shape 2 x d with d of at least 1, got shape "
+            f"{tuple(bounds.shape)}."
         )
     check_finite(bounds=bounds)
     lower, upper = bounds
@@ -340,24 +494,99 @@ def _validated_bounds(bounds: Tensor) -> Tensor:
     return bounds.detach().clone()
 
 
-def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ...]:
-    """The user's columns as integers, or an error that says what is wrong."""
+def _validated_evaluations(evaluation_bounds: Tensor | None, widest: Tensor) -> Tensor:
+    """The box of evaluations, or an error that says what is wrong with the user's."""
+    if evaluation_bounds is None:
+        return widest
+    box = _validated_bounds(evaluation_bounds)
+    check_like("evaluation_bounds", box, widest)
+    if box.shape != widest.shape:
+        raise BotorchTensorDimensionError(
+            f"Expected `evaluation_bounds` of shape {tuple(widest.shape)}, got shape "
+            f"{tuple(box.shape)}."
+        )
+    slack = ROUNDING * (widest[1] - widest[0])
+    outside = (box[0] < widest[0] - slack) | (box[1] > widest[1] + slack)
+    if outside.any():
+        raise InputDataError(
+            "Expected `evaluation_bounds` within the bounds, widened by the "
+            f"tolerances, {widest.tolist()}, got {box.tolist()}."
+        )
+    return box
+
+
+def _validated_tolerances(
+    tolerances: Mapping[int, float | tuple[float, float]] | None, bounds: Tensor
+) -> dict[int, tuple[float, float]]:
+    """The lower and upper deviations, or an error that says what is wrong."""
+    if tolerances is None:
+        return {}
+    check_type("tolerances", tolerances, Mapping)
+    dim = bounds.shape[-1]
+    limits = {}
+    for column, tolerance in tolerances.items():
+        if not isinstance(column, Integral) or not 0 <= column < dim:
+            raise InputDataError(
+                f"Expected `tolerances` of columns from 0 to {dim - 1}, got {column!r}."
+            )
+        pair = tolerance if isinstance(tolerance, Sequence) else (tolerance,)
+        is_number = [isinstance(v, Real) and math.isfinite(v) for v in pair]
+        name = f"tolerances[{column}]"
+        if len(pair) not in (1, 2) or not all(is_number):
+            raise InputDataError(
+                f"Expected `{name}` to be a radius, or a lower and an upper deviation, "
+                f"got {tolerance!r}."
+            )
+        if len(pair) == 1 and not pair[0] > 0:
+            raise InputDataError(
+                f"Expected `{name}` to be a positive radius, got {tolerance!r}."
+            )
+        lower, upper = (-pair[0], pair[0]) if len(pair) == 1 else pair
+        width = float(bounds[1, column] - bounds[0, column])
+        if not lower < upper:
+            raise InputDataError(
+                f"Expected `{name}` to be a lower and then an upper deviation, got "
+                f"{tolerance!r}."
+            )
+        if upper - lower > width:
+            raise InputDataError(
+                f"Expected `{name}` to be narrower than the bounds of its column, "
+                f"{bounds[:, column].tolist()}, got {tolerance!r}."
+            )
+        limits[int(column)] = (float(lower), float(upper))
+    return limits
+
+
+def _validated_columns(
+    uncontrollable: Sequence[int], dim: int, tolerances: dict[int, tuple[float, float]]
+) -> tuple[int, ...]:
+    """Read the user's columns, or raise an error that says what is wrong."""
     try:
         columns = tuple(operator.index(i) for i in uncontrollable)
     except TypeError:
-        columns = ()
+        columns = (-1,)
     distinct = set(columns)
-    if len(distinct) < len(columns) or not set() < distinct < set(range(dim)):
+    if len(distinct) < len(columns) or not distinct < set(range(dim)):
         raise InputDataError(
-            f"Expected `uncontrollable` to list distinct column indices from 0 to "
-            f"{dim - 1}, at least one and at most {dim - 1} of them, got "
-            f"{uncontrollable!r}."
+            "Expected `uncontrollable` to list distinct column indices from 0 to "
+            f"{dim - 1}, at most {dim - 1} of them, got {uncontrollable!r}."
+        )
+    if not distinct and not tolerances:
+        raise InputDataError(
+            "Expected at least one column in `uncontrollable` or `tolerances`, got "
+            "none: there is no worst case."
+        )
+    both = sorted(distinct & set(tolerances))
+    if both:
+        raise InputDataError(
+            f"Expected `tolerances` of controllable columns only, got one of the "
+            f"uncontrollable columns {both}."
         )
     return columns
 
 
 def _check_float_tensor(name: str, value: Tensor) -> None:
-    """Raise unless an argument is a tensor of floats."""
+    """Raise an error unless an argument is a tensor of floats."""
     check_type(name, value, Tensor)
     if not value.is_floating_point():
         raise InputDataError(

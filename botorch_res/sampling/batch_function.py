@@ -113,21 +113,23 @@ class BatchFunction(Module, ABC):
 
         Args:
             z: ``sample_shape x n x d`` points, each function its own.
-            columns: The indices of the ``k`` columns of ``z`` to differentiate by.
+            columns: The indices of the ``k`` columns of ``z`` to differentiate by,
+                which may repeat.
 
         Returns:
             The values and derivatives, detached from any graph.
         """
         with torch.enable_grad():
-            leaf = z.detach().index_select(-1, columns).requires_grad_()
-            value = self(z.detach().index_copy(-1, columns, leaf))
+            leaf = z.detach().clone().requires_grad_()
+            value = self(leaf)
             try:
                 gradient = _gradient(value, leaf, create_graph=True)
+                gradient = gradient.index_select(-1, columns)
                 # A loop over columns, not over points: one backward pass for each.
                 rows = [_gradient(slope, leaf) for slope in gradient.unbind(dim=-1)]
-                hessian = torch.stack(rows, dim=-2)
+                hessian = torch.stack(rows, dim=-2).index_select(-1, columns)
             except NotImplementedError:
-                gradient = _gradient(value, leaf)
+                gradient = _gradient(value, leaf).index_select(-1, columns)
                 hessian = self._difference_hessian(z.detach(), columns)
         return Derivatives(
             value.detach(), gradient.detach(), 0.5 * (hessian + hessian.mT)
@@ -148,16 +150,13 @@ class BatchFunction(Module, ABC):
     def _difference_hessian(self, z: Tensor, columns: Tensor) -> Tensor:
         """Central differences of gradients, at all points and columns in one call."""
         k = len(columns)
-        width = self.width.index_select(-1, columns)
-        step = torch.diag_embed(torch.finfo(z.dtype).eps ** (1.0 / 3.0) * width)
-        moves = torch.stack([step, -step])  # 2 x k x k
-        center = z.index_select(-1, columns)[..., None, None, :]
-        leaf = (center + moves).flatten(-4, -2).requires_grad_()
-        points = z.unsqueeze(-2).expand(*z.shape[:-1], 2 * k, -1).flatten(-3, -2)
-        value = self(points.index_copy(-1, columns, leaf))
-        slopes = _gradient(value, leaf).unflatten(-2, (z.shape[-2], 2, k))
-        forward, backward = slopes.unbind(dim=-3)
-        distance = torch.diagonal(moves[0] - moves[1]).unsqueeze(-1)
+        step = torch.finfo(z.dtype).eps ** (1.0 / 3.0) * self.width
+        step = torch.diag_embed(step).index_select(0, columns)
+        moves = torch.stack([step, -step])  # 2 x k x d
+        leaf = (z[..., None, None, :] + moves).flatten(-4, -2).requires_grad_()
+        slopes = _gradient(self(leaf), leaf).index_select(-1, columns)
+        forward, backward = slopes.unflatten(-2, (z.shape[-2], 2, k)).unbind(dim=-3)
+        distance = (moves[0] - moves[1]).sum(dim=-1, keepdim=True)
         hessian: Tensor = (forward - backward) / distance
         return hessian
 

@@ -45,6 +45,8 @@ class Tables(NamedTuple):
         half_norms: ``1 x batch_shape x 1 x t``, minus half of their squared norms.
         kernels: ``sample_shape x t x (1 + k + k * k)`` factors of the kernels.
         slope: ``1 x batch_shape x 1 x k`` derivatives of the scaled columns.
+        metric: ``1 x batch_shape x 1 x k x k`` products of these derivatives, for pairs
+            that are one and the same column; zero for others.
     """
 
     frequencies: Tensor
@@ -56,6 +58,7 @@ class Tables(NamedTuple):
     half_norms: Tensor
     kernels: Tensor
     slope: Tensor
+    metric: Tensor
 
     def narrow(self, start: int, stop: int) -> Tables:
         """The tables of some of the functions.
@@ -78,7 +81,8 @@ class DerivativeTable:
 
         Args:
             expansion: The functions.
-            columns: The indices of the ``k`` columns to differentiate by.
+            columns: The indices of the ``k`` columns to differentiate by, which may
+                repeat.
             slope: ``batch_shape x 1 x d`` derivative of each scaled column by the
                 user's column.
         """
@@ -102,6 +106,8 @@ class DerivativeTable:
             half_norms=-0.5 * centers.square().sum(dim=-1).unsqueeze(-2),
             kernels=weights * torch.cat(products, dim=-1),
             slope=slope,
+            metric=_outer(slope).unflatten(-1, (len(columns), len(columns)))
+            * (columns.unsqueeze(-1) == columns),
         )
 
     def __call__(self, z: Tensor) -> Derivatives:
@@ -164,7 +170,7 @@ class DerivativeTable:
         point = tables.slope * u.index_select(-1, self.columns)
         mixed = point.unsqueeze(-1) * (moment2 - 0.5 * total2 * point).unsqueeze(-2)
         hessian = square.unflatten(-1, (k, k)) - mixed - mixed.mT
-        hessian.diagonal(dim1=-2, dim2=-1).add_(total1 * tables.slope.square())
+        hessian.add_(total1.unsqueeze(-1) * tables.metric)
         return Derivatives(total0.squeeze(-1), total1 * point - moment1, hessian)
 
 

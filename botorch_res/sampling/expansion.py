@@ -245,4 +245,4 @@ class Expansion(BatchFunction):
         """
         if self.slope is None:
             return super().theta_table(thetas, domain)
-        return ThetaTable(self, thetas, domain)
+        return ThetaTable(self, thetas, domain, self.slope)

@@ -7,7 +7,8 @@ if all samples of a model are evaluated at the same ``x`` and the memory allows 
 otherwise to the ``x``.
 
 Matern kernels do not factorise: their part of the sum is evaluated pair by pair, from
-squared distances that add up over the two parts.
+squared distances that add up over the two parts. In a column with a tolerance, where
+``x`` and the deviation add up, no kernel does, and the distance is that of the sum.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ class ThetaTable:
     """Values of ``sample_shape`` expansions at all pairs of ``x`` with fixed thetas."""
 
     def __init__(
-        self, expansion: Expansion, thetas: Tensor, domain: RobustDomain
+        self,
+        expansion: Expansion,
+        thetas: Tensor,
+        domain: RobustDomain,
+        slope: Tensor,
     ) -> None:
         """Make the factors of the thetas.
 
@@ -38,13 +43,26 @@ class ThetaTable:
             expansion: The functions, with columns that are scaled one by one.
             thetas: ``M x d_theta`` uncontrollable parts.
             domain: Says which columns are controllable.
+            slope: ``batch_shape x 1 x d`` derivative of each scaled column by the
+                user's column.
         """
         self.expansion = expansion
         self.domain = domain
-        self.separable = math.isinf(expansion.smoothness)
-        self.reference = thetas[:1]
-        corner = domain.join(domain.x.bounds[:1], thetas)
-        u = domain.theta.of(expansion.scaled(corner)).unsqueeze(-3)
+        self.separable = math.isinf(expansion.smoothness) and not domain.tolerances
+        points = domain.theta.embed(thetas)
+        # A deviation is a difference of points, and scales as one.
+        u = torch.where(
+            domain.has_tolerance, slope * points, expansion.scaled(points)
+        )
+        tolerances = domain.tolerances
+        self.own = {
+            part.name: part.index.new_tensor(
+                [i for i, column in enumerate(part.columns) if column not in tolerances]
+            )
+            for part in (domain.x, domain.theta)
+        }
+        u = domain.theta.of(u).unsqueeze(-3)
+        self.u = u
         self.factors = self._features(u, domain.theta)
         self.distance = self._distance(u, domain.theta)
         self.weighted = None
@@ -61,8 +79,7 @@ class ThetaTable:
             ``sample_shape x b x M`` values.
         """
         shared = self.expansion.is_shared(x)
-        z = self.domain.join(x, self.reference)
-        u = self.domain.x.of(self.expansion.scaled(z))
+        u = self.domain.x.of(self.expansion.scaled(self.domain.x.embed(x)))
         # A model's samples stand next to the points, so that all of them are one large
         # product; before the models they would make it many small ones.
         has_samples = x.ndim == 2 + len(self.expansion.sample_shape)
@@ -91,7 +108,10 @@ class ThetaTable:
 
     def _distance(self, u: Tensor, part: DomainPart) -> Tensor:
         """One part's share of the ``... x n x t`` squared distances to the centres."""
-        centers = part.of(self.expansion.centers).unsqueeze(-3)
+        # Without the columns with a tolerance, in which both parts have a share.
+        own = self.own[part.name]
+        centers = part.of(self.expansion.centers).index_select(-1, own).unsqueeze(-3)
+        u = u.index_select(-1, own)
         return squared_distance(u, centers, self.expansion.smoothness)
 
     def _weigh(self, factors: Tensor) -> Tensor:
@@ -113,19 +133,29 @@ class ThetaTable:
 
     def _kernel(self, u: Tensor, shared: bool) -> Tensor:
         """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""
-        x_distance = self._distance(u, self.domain.x).unsqueeze(-2)
-        theta_distance = self.distance.unsqueeze(-3)
         weights = self.expansion.kernel_weights.movedim(0, -2)
         # All samples of a model in one product, or each with its own distances.
         if shared:
             weights = weights.mT[..., None, None, :, :]
         else:
             weights = weights[..., None, :, None]
-        pairs = x_distance.shape[:-3].numel() * self.distance.shape[-2:].numel()
+        pairs = u.shape[:-2].numel() * self.distance.shape[-2:].numel()
         rows = max(1, memory.piece_size(u.device) // pairs)
         chunks = []
-        for part in x_distance.split(rows, dim=-3):
-            kernel = radial_value(part + theta_distance, self.expansion.smoothness)
+        for part in u.split(rows, dim=-2):
+            kernel = radial_value(self._pairs(part), self.expansion.smoothness)
             chunks.append(kernel @ weights)
         values = torch.cat(chunks, dim=-3)
         return values.squeeze(-4).movedim(-1, -3) if shared else values.squeeze(-1)
+
+    def _pairs(self, u: Tensor) -> Tensor:
+        """The ``... x n x M x t`` squared distances of all pairs to the centres."""
+        x, theta = self.domain.x, self.domain.theta
+        distance = self._distance(u, x).unsqueeze(-2) + self.distance.unsqueeze(-3)
+        for column in self.domain.tolerances:
+            center = self.expansion.centers[..., None, None, :, column]
+            setting = u[..., x.columns.index(column), None] - center
+            deviation = self.u[..., theta.columns.index(column), None]
+            total = setting.unsqueeze(-2) + deviation.unsqueeze(-3)
+            distance = distance + total.square()
+        return distance
