@@ -1,9 +1,9 @@
-r"""Who controls what: the domain of an adversarially robust optimisation problem.
+r"""The domain of a robust optimisation problem: which columns do we control?
 
-A point ``z`` of the problem has ``d`` columns. Some of them are *controllable*
-(``x``: ours to set, now and later), the others *uncontrollable* (``theta``: ours to
-set in the lab only, later chosen by nature at its worst). Each of the two parts is
-either a box or a finite set of arbitrary points, which makes four kinds of domain.
+A point ``z`` has ``d`` columns. Some are *controllable* (``x``): we set them, now and
+later. The others are *uncontrollable* (``theta``): we set them in the lab, but later
+nature chooses them, at their worst. Each of the two parts is either a box or a finite
+set of arbitrary points. That makes four kinds of domain.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from botorch_res.checks import (
     require,
 )
 
-# A point counts as part of the domain within this share of the bounds' distance.
+# A point may miss the domain by this share of the distance between the bounds. It
+# covers a few roundings in single precision, whose unit is 1.2e-7. A safe choice: real
+# settings differ by more.
 ROUNDING = 1e-6
 
 
@@ -41,9 +43,9 @@ class DomainPart:
     Attributes:
         name: The part's name, ``"x"`` or ``"theta"``.
         columns: Its columns of ``z``.
-        index: The same as a tensor, on the domain's device.
+        index: The same columns as a tensor on the domain's device.
         bounds: The ``2 x d_part`` bounds of these columns.
-        choices: The ``n x d_part`` values that the part may take; ``None`` for a box.
+        choices: The ``n x d_part`` values that the part can take; ``None`` for a box.
     """
 
     def __init__(
@@ -59,14 +61,14 @@ class DomainPart:
             name: The part's name, ``"x"`` or ``"theta"``.
             columns: Its columns of ``z``.
             bounds: The ``2 x d`` bounds of all columns of ``z``.
-            choices: The ``n x d_part`` values that the part may take, if it is
-                restricted to a finite set.
+            choices: The ``n x d_part`` values that the part can take, or ``None`` for
+                a box.
         """
         self.name = name
         self.columns = tuple(columns)
         self.index = torch.tensor(self.columns, device=bounds.device)
         self.bounds = bounds.index_select(-1, self.index)
-        self.choices = None if choices is None else self._checked(choices)
+        self.choices = None if choices is None else self._validated(choices)
 
     @property
     def dim(self) -> int:
@@ -75,11 +77,11 @@ class DomainPart:
 
     @property
     def is_finite(self) -> bool:
-        """Whether the part is restricted to a finite set."""
+        """Whether the part is a finite set."""
         return self.choices is not None
 
     def of(self, z: Tensor) -> Tensor:
-        """This part of points, or of anything with a column for each column of ``z``.
+        """Take this part of points, or of any tensor with the columns of ``z``.
 
         Args:
             z: A ``batch_shape x d`` tensor.
@@ -90,7 +92,7 @@ class DomainPart:
         return z.index_select(-1, self.index)
 
     def contains(self, values: Tensor) -> Tensor:
-        """Which values belong to this part of the domain, up to rounding.
+        """Tell which values lie in this part of the domain, up to rounding.
 
         Args:
             values: A ``batch_shape x d_part`` tensor.
@@ -115,25 +117,25 @@ class DomainPart:
             seed: The seed of the scrambled Sobol sequence.
 
         Returns:
-            An ``n x d_part`` tensor. Choices of a finite set may repeat.
+            An ``n x d_part`` tensor. Values from a finite set may repeat.
         """
         return _fill([self], n, seed)[0]
 
     @property
     def _num_free(self) -> int:
-        """The dimensions that a space-filling sequence takes for this part."""
+        """How many dimensions of a space-filling sequence this part uses."""
         return 1 if self.is_finite else self.dim
 
     def _from_unit(self, unit: Tensor) -> Tensor:
-        """Carry ``n x _num_free`` points of the unit cube to values of this part."""
+        """Map ``n x _num_free`` points of the unit cube to values of this part."""
         if self.choices is None:
             return torch.lerp(self.bounds[0], self.bounds[1], unit)
         index = (unit.squeeze(-1) * len(self.choices)).long()
-        # In single precision a coordinate may round up to one.
+        # In single precision a coordinate can round up to one.
         return self.choices[index.clamp_max(len(self.choices) - 1)]
 
-    def _checked(self, choices: Tensor) -> Tensor:
-        """A copy of the user's choices, or an error that says what is wrong."""
+    def _validated(self, choices: Tensor) -> Tensor:
+        """Copy the user's choices, or raise an error that says what is wrong."""
         name, bounds = f"{self.name}_choices", self.bounds
         _check_float_tensor(name, choices)
         check_like(name, choices, bounds)
@@ -163,10 +165,10 @@ class DomainPart:
 class RobustDomain:
     r"""The domain of ``min over x, max over theta`` of ``f(z)``, ``z = (x, theta)``.
 
-    Everything is in the user's units. The columns of ``x`` are the controllable
-    columns of ``z`` in increasing order; the columns of ``theta`` are those listed in
-    ``uncontrollable``, in the order in which they are listed. All tensors are copies:
-    later changes of the arguments do not reach the domain.
+    Everything is in the user's units. The columns of ``theta`` are those listed in
+    ``uncontrollable``, in that order. The columns of ``x`` are all others, in
+    increasing order. The domain copies all tensors, so later changes to the arguments
+    do not affect it.
 
     Attributes:
         bounds: The ``2 x d`` bounds of every column of ``z``.
@@ -189,13 +191,13 @@ class RobustDomain:
         """Check the arguments and make the two parts.
 
         Args:
-            bounds: A ``2 x d`` tensor of lower and upper bounds of every column.
-            uncontrollable: The indices of the uncontrollable columns, each in
-                ``0, ..., d - 1``, at least one of them and not all.
-            x_choices: An ``n_x x d_x`` tensor of the values that ``x`` may take, if it
-                is restricted to a finite set, otherwise ``None``.
+            bounds: A ``2 x d`` tensor with the lower and upper bound of every column.
+            uncontrollable: The indices of the uncontrollable columns, from 0 to
+                ``d - 1``: at least one, and not all.
+            x_choices: An ``n_x x d_x`` tensor of the values that ``x`` can take, or
+                ``None`` for a box.
             theta_choices: An ``n_theta x d_theta`` tensor of the values that ``theta``
-                may take, if it is restricted to a finite set, otherwise ``None``.
+                can take, or ``None`` for a box.
 
         Example:
             >>> bounds = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
@@ -211,11 +213,11 @@ class RobustDomain:
         vars(self).update(bounds=bounds, x=x, theta=theta, _order=order)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: what has looked at a domain relies on it."""
+        """Raise an error: other objects rely on the domain as it is."""
         raise AttributeError(f"A RobustDomain cannot be changed, got a new `{name}`.")
 
     def __repr__(self) -> str:
-        """The arguments from which the domain can be made again."""
+        """Show the arguments that make the same domain."""
         return (
             f"RobustDomain({self.bounds}, {list(self.theta.columns)}, "
             f"x_choices={self.x.choices}, theta_choices={self.theta.choices})"
@@ -240,15 +242,15 @@ class RobustDomain:
         return self.x.of(z), self.theta.of(z)
 
     def join(self, x: Tensor, theta: Tensor) -> Tensor:
-        """Join controllable and uncontrollable parts into points; inverts ``split``.
+        """Join controllable and uncontrollable parts; the inverse of ``split``.
 
         Args:
             x: A ``batch_shape_x x d_x`` tensor.
             theta: A ``batch_shape_theta x d_theta`` tensor.
 
         Returns:
-            The ``batch_shape x d`` tensor ``z``, where ``batch_shape`` is
-            ``batch_shape_x`` and ``batch_shape_theta`` broadcast together.
+            The ``batch_shape x d`` tensor ``z``. Its ``batch_shape`` is
+            ``batch_shape_x`` and ``batch_shape_theta``, broadcast together.
         """
         check_points("x", x, self.x.dim, "batch_shape")
         check_points("theta", theta, self.theta.dim, "batch_shape")
@@ -263,7 +265,7 @@ class RobustDomain:
         return torch.cat(parts, dim=-1).index_select(-1, self._order)
 
     def all_pairs(self) -> Tensor:
-        """List every point of a domain in which both parts are finite.
+        """List every point of a domain whose two parts are finite.
 
         Returns:
             An ``n_x x n_theta x d`` tensor of all points ``(x, theta)``.
@@ -278,14 +280,14 @@ class RobustDomain:
         return self.join(self.x.choices.unsqueeze(-2), self.theta.choices)
 
     def sample(self, n: int, seed: int | None = None) -> Tensor:
-        """Draw points that fill the space of ``z`` jointly.
+        """Draw points that fill the space of ``z``.
 
         Args:
             n: The number of points.
             seed: The seed of the scrambled Sobol sequence.
 
         Returns:
-            An ``n x d`` tensor. Choices of a finite set may repeat.
+            An ``n x d`` tensor. Values from a finite set may repeat.
         """
         return self.join(*_fill([self.x, self.theta], n, seed))
 
@@ -295,8 +297,8 @@ class RobustDomain:
         """Move the domain to a dtype and device.
 
         Args:
-            dtype: The new floating point dtype, or ``None`` to keep the present one.
-            device: The new device, or ``None`` to keep the present one.
+            dtype: The new floating-point dtype, or ``None`` to keep the old one.
+            device: The new device, or ``None`` to keep the old one.
 
         Returns:
             A new domain.
@@ -313,9 +315,9 @@ class RobustDomain:
 
 def _fill(parts: list[DomainPart], n: int, seed: int | None) -> list[Tensor]:
     """Draw ``n`` values of each part from one Sobol sequence."""
-    # A box takes one dimension of the sequence for each of its columns. A finite set
-    # takes a single dimension, cut into as many equal pieces as there are choices, so
-    # that all choices are drawn about equally often.
+    # A box uses one dimension of the sequence for each column. A finite set uses a
+    # single dimension, cut into one equal piece for each choice, so that all choices
+    # are drawn about equally often.
     check_number("n", n, 1)
     check_seed(seed)
     seed = None if seed is None else int(seed)  # torch wants a Python int
@@ -327,7 +329,7 @@ def _fill(parts: list[DomainPart], n: int, seed: int | None) -> list[Tensor]:
 
 
 def _validated_bounds(bounds: Tensor) -> Tensor:
-    """A copy of the user's bounds, or an error that says what is wrong."""
+    """Copy the user's bounds, or raise an error that says what is wrong."""
     _check_float_tensor("bounds", bounds)
     if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] < 2:
         raise BotorchTensorDimensionError(
@@ -341,7 +343,7 @@ def _validated_bounds(bounds: Tensor) -> Tensor:
 
 
 def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ...]:
-    """The user's columns as integers, or an error that says what is wrong."""
+    """Turn the user's columns into integers, or raise an error."""
     try:
         columns = tuple(operator.index(i) for i in uncontrollable)
     except TypeError:
@@ -357,7 +359,7 @@ def _validated_columns(uncontrollable: Sequence[int], dim: int) -> tuple[int, ..
 
 
 def _check_float_tensor(name: str, value: Tensor) -> None:
-    """Raise unless an argument is a tensor of floats."""
+    """Raise an error unless an argument is a tensor of floats."""
     check_type(name, value, Tensor)
     if not value.is_floating_point():
         raise InputDataError(

@@ -1,13 +1,13 @@
 r"""All values of a batch of expansions on a fixed set of thetas, as a matrix product.
 
 A feature of ``z = (x, theta)`` is a sum of products of a factor in ``x`` and a factor
-in ``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are made
-once. The weights of the samples go to either side: to the thetas, once and for all,
-if all samples of a model are evaluated at the same ``x`` and the memory allows it;
-otherwise to the ``x``.
+in ``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are
+computed once. The weights of the samples multiply one side. If all samples of a model
+are evaluated at the same ``x``, and the memory suffices, they multiply the factors of
+the thetas, once and for all. Otherwise they multiply the factors of ``x``.
 
-Matern kernels do not factorise: their part of the sum is evaluated pair by pair, from
-squared distances that add up over the two parts.
+Matern kernels do not factorise. Their part of the sum is evaluated pair by pair, from
+squared distances that are sums over the two parts.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 
 class ThetaTable:
-    """Values of ``sample_shape`` expansions at all pairs of ``x`` with fixed thetas."""
+    """Evaluates ``sample_shape`` expansions at all pairs of ``x`` and fixed thetas."""
 
     def __init__(
         self, expansion: Expansion, thetas: Tensor, domain: RobustDomain
     ) -> None:
-        """Make the factors of the thetas.
+        """Compute the factors of the thetas.
 
         Args:
-            expansion: The functions, with columns that are scaled one by one.
+            expansion: The functions. Their input transform must be affine.
             thetas: ``M x d_theta`` uncontrollable parts.
-            domain: Says which columns are controllable.
+            domain: The domain, which knows the controllable columns.
         """
         self.expansion = expansion
         self.domain = domain
@@ -63,8 +63,8 @@ class ThetaTable:
         shared = self.expansion.is_shared(x)
         z = self.domain.join(x, self.reference)
         u = self.domain.x.of(self.expansion.scaled(z))
-        # A model's samples stand next to the points, so that all of them are one large
-        # product; before the models they would make it many small ones.
+        # With a model's samples next to the points there is one large product. With the
+        # samples in front of the models there would be many small ones.
         has_samples = x.ndim == 2 + len(self.expansion.sample_shape)
         u = u.movedim(0, -3) if has_samples else u.unsqueeze(-3)
         features = self._features(u, self.domain.x)
@@ -81,7 +81,7 @@ class ThetaTable:
         return values.movedim(-3, 0) + self.expansion.offset[..., None, None]
 
     def _features(self, u: Tensor, part: DomainPart) -> Tensor:
-        """The ``... x n x W`` cosines, sines and, if separable, kernels of one part."""
+        """Compute the cosines, sines and, if separable, kernels of one part."""
         phase = u @ part.of(self.expansion.frequencies).unsqueeze(-3).mT
         factors = [phase.cos(), phase.sin()]
         if self.separable:
@@ -90,12 +90,12 @@ class ThetaTable:
         return torch.cat(factors, dim=-1)
 
     def _distance(self, u: Tensor, part: DomainPart) -> Tensor:
-        """One part's share of the ``... x n x t`` squared distances to the centres."""
+        """Compute one part's share of the squared distances to the centres."""
         centers = part.of(self.expansion.centers).unsqueeze(-3)
         return squared_distance(u, centers, self.expansion.smoothness)
 
     def _weigh(self, factors: Tensor) -> Tensor:
-        """Apply the ``batch_shape x C`` samples' weights to the factors of one part."""
+        """Multiply the factors of one part by the weights of the samples."""
         a, b, v = (
             weights.movedim(0, -2).unsqueeze(-2)
             for weights in (
@@ -112,11 +112,11 @@ class ThetaTable:
         return torch.cat(weighted, dim=-1)
 
     def _kernel(self, u: Tensor, shared: bool) -> Tensor:
-        """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""
+        """Compute the kernel's part of the sum, pair by pair, in chunks."""
         x_distance = self._distance(u, self.domain.x).unsqueeze(-2)
         theta_distance = self.distance.unsqueeze(-3)
         weights = self.expansion.kernel_weights.movedim(0, -2)
-        # All samples of a model in one product, or each with its own distances.
+        # One product for all samples of a model, or distances for each sample.
         if shared:
             weights = weights.mT[..., None, None, :, :]
         else:
