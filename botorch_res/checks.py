@@ -1,6 +1,6 @@
-"""Checks of what users pass in, and the one form of the errors that they raise.
+"""Checks of users' arguments, with one form of error.
 
-Every error says which argument is wrong, what was expected and what came instead:
+Every error names the argument, what was expected, and the value that came instead:
 "Expected `name` to be ..., got ...".
 """
 
@@ -18,12 +18,12 @@ from torch import Tensor
 
 
 def at_least(least: float, default: float | None) -> Any:
-    """A field of a dataclass that ``check_numbers`` checks.
+    """A dataclass field that ``check_numbers`` checks.
 
     Args:
-        least: The least value that makes sense. Where it is an ``int``, the field is a
+        least: The smallest value allowed. If it is an ``int``, the field must be a
             whole number.
-        default: The field's default. Where it is ``None``, the field may be.
+        default: The field's default. If it is ``None``, the field may be ``None``.
 
     Returns:
         The field.
@@ -32,7 +32,7 @@ def at_least(least: float, default: float | None) -> Any:
 
 
 def check_numbers(options: Any) -> None:
-    """Raise unless all fields declared with ``at_least`` are large enough.
+    """Raise an error unless all fields made with ``at_least`` are large enough.
 
     Args:
         options: An instance of a dataclass.
@@ -45,18 +45,17 @@ def check_numbers(options: Any) -> None:
 
 
 def check_number(name: str, value: Any, least: Any) -> None:
-    """Raise unless a number is finite and large enough.
+    """Raise an error unless a number is finite and large enough.
 
     Args:
         name: The argument's name.
         value: Its value.
-        least: The least value that makes sense. Where it is an ``int``, only whole
-            numbers do.
+        least: The smallest value allowed. If it is an ``int``, only whole numbers are.
     """
     kind, text = (
         (Integral, "whole") if isinstance(least, Integral) else (Real, "finite")
     )
-    # Python counts truth values among the whole numbers.
+    # To Python, True and False are integers.
     is_number = isinstance(value, kind) and not isinstance(value, bool)
     if not is_number or not least <= value < math.inf:
         raise InputDataError(
@@ -66,7 +65,7 @@ def check_number(name: str, value: Any, least: Any) -> None:
 
 
 def check_seed(seed: Any, optional: bool = True) -> None:
-    """Raise unless a seed is a whole number that every generator takes.
+    """Raise an error unless a seed is a whole number that every generator accepts.
 
     Args:
         seed: The seed.
@@ -83,7 +82,7 @@ def check_seed(seed: Any, optional: bool = True) -> None:
 
 
 def check_type(name: str, value: Any, kind: type) -> None:
-    """Raise unless an argument is of a class.
+    """Raise an error unless an argument is an instance of a class.
 
     Args:
         name: The argument's name.
@@ -97,13 +96,14 @@ def check_type(name: str, value: Any, kind: type) -> None:
 
 
 def check_points(name: str, points: Any, dim: int, leading: str) -> None:
-    """Raise unless an argument is a tensor of points.
+    """Raise an error unless an argument is a tensor of points.
 
     Args:
         name: The argument's name.
         points: Its value.
         dim: The number of columns.
-        leading: The shape before the columns: ``"m"``, or with any batch dimensions.
+        leading: The shape in front of the columns, as the error states it. With ``"m"``
+            there must be two dimensions, otherwise there may be any number.
     """
     check_type(name, points, Tensor)
     if points.shape[-1:] != (dim,) or (leading == "m" and points.ndim != 2):
@@ -114,7 +114,7 @@ def check_points(name: str, points: Any, dim: int, leading: str) -> None:
 
 
 def check_like(name: str, value: Tensor, bounds: Tensor) -> None:
-    """Raise unless a tensor has the dtype and is on the device of a domain's bounds.
+    """Raise an error unless a tensor has the dtype and device of a domain's bounds.
 
     Args:
         name: The argument's name.
@@ -129,7 +129,7 @@ def check_like(name: str, value: Tensor, bounds: Tensor) -> None:
 
 
 def try_out(name: str, function: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
-    """Raise unless a function accepts points of a domain.
+    """Raise an error unless a function accepts points of a domain.
 
     Args:
         name: The argument's name.
@@ -137,31 +137,31 @@ def try_out(name: str, function: Callable[[Tensor], Tensor], point: Tensor) -> T
         point: A point of the domain, in the shape that the function expects.
 
     Returns:
-        The value.
+        The function's value at the point.
     """
     try:
         with torch.no_grad():
             return function(point)
     except (RuntimeError, BotorchTensorDimensionError) as error:
         raise BotorchTensorDimensionError(
-            f"Expected `{name}` to accept points of the `domain`, with as many "
-            f"columns, of its dtype and on its device, but it fails at one of shape "
-            f"{tuple(point.shape)}, {point.dtype}, on {point.device}: {error}"
+            f"Expected `{name}` to accept points of the `domain`, with its columns, "
+            f"dtype and device, but it fails at a point of shape {tuple(point.shape)}, "
+            f"{point.dtype}, on {point.device}: {error}"
         ) from error
 
 
 def check_finite(**arguments: Tensor) -> None:
-    """Raise unless all elements of tensors are finite.
+    """Raise an error unless all elements of the given tensors are finite.
 
     Args:
-        **arguments: The tensors.
+        **arguments: The tensors, by name.
     """
     for name, value in arguments.items():
         require(value.isfinite(), f"`{name}` to be finite", value)
 
 
 def check_bounds(lower: Tensor, upper: Tensor) -> None:
-    """Raise unless bounds are numbers, in the right order.
+    """Raise an error unless bounds are numbers in the right order.
 
     Args:
         lower: The lower bounds.
@@ -174,12 +174,12 @@ def check_bounds(lower: Tensor, upper: Tensor) -> None:
 
 
 def require(fulfilled: Tensor, expectation: str, *values: Tensor) -> None:
-    """Raise an error that quotes the first values for which something is not so.
+    """Raise an error unless a condition holds everywhere; quote the first failure.
 
     Args:
-        fulfilled: Where all is well.
-        expectation: What is expected.
-        *values: The tensors to quote, of the shape of ``fulfilled``.
+        fulfilled: Booleans: where the condition holds.
+        expectation: The condition in words.
+        *values: The tensors to quote, in the shape of ``fulfilled``.
     """
     if not fulfilled.all():
         wrong = fulfilled.logical_not()

@@ -378,8 +378,8 @@ class RobustDomain:
             theta: A ``batch_shape_theta x d_theta`` tensor.
 
         Returns:
-            The ``batch_shape x d`` tensor ``z``, where ``batch_shape`` is
-            ``batch_shape_x`` and ``batch_shape_theta`` broadcast together.
+            The ``batch_shape x d`` tensor ``z``. Its ``batch_shape`` is
+            ``batch_shape_x`` and ``batch_shape_theta``, broadcast together.
         """
         check_points("x", x, self.x.dim, "batch_shape")
         check_points("theta", theta, self.theta.dim, "batch_shape")
@@ -403,7 +403,9 @@ class RobustDomain:
         if settings is not None and (deviations is not None or not self.tolerances):
             rows = settings
             if deviations is not None:
-                shifts = self.x.of(self.theta.embed(deviations)) * self.x.of(self.has_tolerance)
+                shifts = self.x.of(self.theta.embed(deviations)) * self.x.of(
+                    self.has_tolerance
+                )
                 rows = (settings.unsqueeze(-2) + shifts).flatten(0, 1)
             x.choices = x.distinct(rows)
         elif settings is not None and not self.x.of(self.has_tolerance).all():

@@ -1,4 +1,4 @@
-"""How to draw from a seed."""
+"""Random numbers from a seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 @contextmanager
 def seeded(seed: int | None) -> Iterator[None]:
-    """Draw from a seed and leave the global generators of all devices alone.
+    """Draw from a seed, and restore the global generators of all devices afterwards.
 
-    BoTorch's ``manual_seed`` restores the generator of the CPU only.
+    BoTorch's ``manual_seed`` restores only the generator of the CPU.
 
     Args:
         seed: The seed, or ``None`` to draw from the global generators.

@@ -1,14 +1,14 @@
 r"""Robust Entropy Search in Ax: ``pip install botorch_res[ax]``.
 
-Ax's modular BoTorch generator builds the acquisition function. This module lets it take
-the domain from Ax's search space, and lets Ax save and load what uses it: import it
-before loading.
+Ax's modular BoTorch generator builds the acquisition function. With this module it
+takes the domain from Ax's search space. Ax can also save experiments that use it, and
+load them again: import this module before loading.
 
-- Declare the uncontrollable parameters like the others: as ranges, or as *ordered*
-  choices if nature has finitely many. The same holds for the controllable ones.
+- Declare all parameters, controllable or not, as ranges, or as *ordered* choices if
+  they have finitely many values.
 - The direction is that of Ax's objective: ``"-loss"`` minimises the largest loss.
-- What Ax calls the best parameters is the best trial, at whichever ``theta`` it was
-  made, not a robust choice; ``recommend_robust_optimum`` finds one from the data.
+- Ax's best parameters are those of the best trial, at whatever ``theta`` it had. They
+  are not a robust choice. ``recommend_robust_optimum`` finds one from the data.
 
 Example:
     >>> spec = robust_generator_spec(uncontrollable=["theta"])
@@ -43,7 +43,7 @@ from botorch_res.optim import optimize_robust_acqf
 class RobustAcquisition(Acquisition):
     """Ax's acquisition on the robust domain of Ax's search space.
 
-    It also hands over which parameters are discrete, and finds candidates with
+    It also passes on which parameters are discrete, and finds candidates with
     ``optimize_robust_acqf``.
     """
 
@@ -91,16 +91,16 @@ class RobustAcquisition(Acquisition):
         candidate_set: Tensor | None = None,
         sampling_strategy: SamplingStrategy | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Find candidates, one after the other.
+        """Find candidates, one after another.
 
         Args:
             n: The number of candidates.
             search_space_digest: The search space after Ax's transforms.
-            inequality_constraints: There are none.
-            equality_constraints: There are none.
-            fixed_features: Parameters whose values are fixed. Then, or if there is a
+            inequality_constraints: Ignored: the constructor refuses them.
+            equality_constraints: Ignored: the constructor refuses them.
+            fixed_features: Parameters with fixed values. With these, or with a
                 ``candidate_set``, Ax's own search is used.
-            rounding_func: Applied to the candidates.
+            rounding_func: A function that is applied to the candidates.
             optimizer_options: Options of ``optimize_robust_acqf``.
             candidate_set: The candidates to select from.
             sampling_strategy: How to select from ``candidate_set``.
@@ -135,8 +135,8 @@ def robust_generator_spec(
 ) -> GeneratorSpec:
     r"""Specify Ax's modular BoTorch generator with Robust Entropy Search.
 
-    Ax winsorises outcomes by default: it cuts off those that are worse than most. A
-    robust optimiser is after these, so that this is switched off.
+    By default, Ax winsorises outcomes: it clips those that are worse than most. A
+    robust optimiser needs exactly these, so this function switches it off.
 
     Args:
         uncontrollable: The names of the parameters that nature chooses.
@@ -168,6 +168,6 @@ def robust_generator_spec(
     )
 
 
-# Ax saves classes by their names, and finds them in these registries.
+# Ax saves classes by name, and finds them in these registries.
 register_acquisition(RobustAcquisition)
 register_acquisition_function(qRobustEntropySearch)

@@ -1,8 +1,8 @@
 r"""How BoTorch's registry, and through it Ax, builds ``qRobustEntropySearch``.
 
 Importing the package registers the constructor, so that
-``get_acqf_input_constructor(qRobustEntropySearch)`` finds it. The domain is described
-either by a ``RobustDomain`` or by plain lists, which can be saved as JSON.
+``get_acqf_input_constructor(qRobustEntropySearch)`` finds it. A ``RobustDomain``
+describes the domain, or plain lists do, which can be saved as JSON.
 """
 
 from __future__ import annotations
@@ -51,39 +51,40 @@ def construct_inputs_qRES(
 ) -> dict[str, Any]:
     r"""Construct the arguments of ``qRobustEntropySearch``.
 
-    The domain is ``domain``, or it is put together from ``bounds``, ``uncontrollable``
-    and at most one description of finite sets: ``x_choices`` and ``theta_choices``, or
+    The domain is ``domain``, or it is made from ``bounds``, ``uncontrollable`` and at
+    most one description of finite sets: ``x_choices`` and ``theta_choices``, or
     ``discrete_choices``. All are in the units of the model's inputs. In Ax these are
-    the user's units, except for parameters on a logarithmic or logit scale, which Ax
-    also gives to ordered choices of its own accord, and for choices that are not
-    numbers; ``botorch_res.acquisition.ax`` therefore takes the choices from Ax.
+    mostly the user's units. There are two exceptions: parameters on a logarithmic or
+    logit scale (which Ax can also choose for ordered choices), and choices that are not
+    numbers. Therefore ``botorch_res.acquisition.ax`` takes the choices from Ax.
 
     Args:
         model: A fitted exact single-output model.
-        training_data: The data of the model, which name its columns; a dataset, or one
+        training_data: The data of the model, which name its columns: a dataset, or one
             for each outcome.
         bounds: The lower and upper bound of each column, ``d`` pairs.
-        domain: The domain. Its bounds, or the least and largest of its choices, have
-            to agree with ``bounds``. Ax cannot load it from JSON: give it lists.
-        uncontrollable: The names or the indices of the uncontrollable columns.
-        x_choices: ``n_x`` lists of ``d_x`` values, all the settings of a finite ``x``.
-        theta_choices: ``n_theta`` lists of ``d_theta`` values, all the settings of a
-            finite ``theta``.
-        discrete_choices: The values of each column that is discrete, by its index. The
-            choices are all their combinations.
-        posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight, which is
-            negative for minimisation.
+        domain: The domain. Its bounds, or its smallest and largest choices, must agree
+            with ``bounds``. Ax cannot load a domain from JSON: use lists there.
+        uncontrollable: The names or indices of the uncontrollable columns.
+        x_choices: ``n_x`` lists of ``d_x`` values, all values of a finite ``x``.
+        theta_choices: ``n_theta`` lists of ``d_theta`` values, all values of a finite
+            ``theta``.
+        discrete_choices: The values of each discrete column, by its index. The choices
+            are all combinations.
+        posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight, negative
+            for minimisation.
         X_pending: ``m x d`` points that have been submitted for evaluation.
         objective: Not supported, must be ``None``.
         constraints: Not supported, must be ``None``.
         constraints_tuple: Not supported, must be ``None``.
         num_samples: The number of function samples.
-        maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
-            Only without ``posterior_transform``, which would turn it round.
+        maximize: If ``True``, maximise the minimum over ``theta``. If ``False``,
+            minimise the maximum over ``theta``; not with a ``posterior_transform``,
+            which has a direction of its own.
         target: What the information is about.
         num_features: The number of Fourier features of a sample.
         method: How samples are drawn.
-        effort: Scales how thoroughly worst cases are searched for.
+        effort: Scales how thorough the search for worst cases is.
         max_elements: The size of the largest tensor in ``forward``.
         seed: Makes the samples reproducible.
 
@@ -110,7 +111,7 @@ def construct_inputs_qRES(
     if posterior_transform is not None and not maximize:
         raise InputDataError(
             "Expected the direction once, got `posterior_transform` and "
-            "maximize=False: leave `maximize` out. Ax negates what is to be minimised."
+            "maximize=False: leave `maximize` out. Ax negates objectives to minimise."
         )
     dataset = training_data
     if isinstance(dataset, dict):
@@ -206,7 +207,7 @@ def _column_indices(
 def _product(
     columns: Sequence[int], discrete_choices: Mapping[int, Sequence[float]]
 ) -> list[tuple[float, ...]] | None:
-    """All combinations of discrete columns' values; ``None`` if none is discrete."""
+    """List all combinations of discrete values, or ``None`` if no column has any."""
     discrete = [column for column in columns if column in discrete_choices]
     if not discrete:
         return None
@@ -223,7 +224,7 @@ def _product(
 def _bounds_tensor(bounds: Sequence[tuple[float, float]] | Tensor) -> Tensor:
     """Turn pairs of bounds into the ``2 x d`` tensor of a domain."""
     if isinstance(bounds, Tensor) or any(len(pair) != 2 for pair in bounds):
-        # A 2 x 2 tensor of lower and upper bounds reads as well the other way round.
+        # A 2 x 2 tensor of bounds could be meant either way.
         raise InputDataError(
             "Expected `bounds` to be a list of one pair (lower, upper) for each "
             f"column, got {bounds!r}. A 2 x d tensor goes into a RobustDomain."
@@ -232,8 +233,8 @@ def _bounds_tensor(bounds: Sequence[tuple[float, float]] | Tensor) -> Tensor:
 
 
 def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
-    """Raise unless a domain reaches just as far as the ``2 x d`` bounds."""
-    # This finds choices and bounds that were given in other units than the model's.
+    """Raise an error unless a domain reaches exactly as far as the bounds."""
+    # This finds choices and bounds that are not in the model's units.
     if domain.dim != bounds.shape[-1]:
         raise InputDataError(
             f"Expected a `domain` of as many columns as `bounds`, {bounds.shape[-1]}, "
@@ -251,16 +252,16 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
         raise InputDataError(
             f"Expected a domain within the `bounds` {bounds[:, column].tolist()} of "
             f"column {int(column)} that reaches both of them, got one from "
-            f"{extent[0, column]} to {extent[1, column]}. Both have to be in the units "
-            "of the model's inputs. Ax has a parameter on a logarithmic scale "
-            "transformed, and takes the bounds of an ordered choice parameter from its "
-            "least and largest value: declare a finite set so."
+            f"{extent[0, column]} to {extent[1, column]}. Both must be in the units of "
+            "the model's inputs. Ax transforms parameters on a logarithmic scale. "
+            "Declare a finite set as an ordered choice parameter: its bounds are its "
+            "smallest and largest values."
         )
 
 
 def _check_observed(domain: RobustDomain, X: Tensor) -> None:
-    """Raise if none of the ``n x d`` observed points is in the domain's finite sets."""
-    # This finds finite sets that are given here, but not to whoever proposes points.
+    """Raise an error if no observed point lies in the domain's finite sets."""
+    # This finds finite sets that the generator of the observations did not know.
     domain = domain.to(dtype=X.dtype, device=X.device)
     for part in (domain.x, domain.theta):
         inside = part.contains(part.of(X))

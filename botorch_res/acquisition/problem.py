@@ -1,4 +1,4 @@
-"""What an acquisition function is about: a direction and a domain for a model."""
+"""The direction and the domain of an acquisition function, matched to its model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from botorch_res.models import ExactGPView
 
 
 def is_negating(posterior_transform: PosteriorTransform | None) -> bool:
-    """Whether a posterior transform turns the direction of optimisation round.
+    """Whether a posterior transform reverses the direction of optimisation.
 
     Args:
         posterior_transform: The user's transform, if any.
@@ -45,14 +45,14 @@ def is_negating(posterior_transform: PosteriorTransform | None) -> bool:
 
 
 def match_domain(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
-    """Bring a domain to the dtype and device of a model.
+    """Convert a domain to the dtype and device of a model.
 
     Args:
         domain: The user's domain.
         view: The model.
 
     Returns:
-        The domain itself, if it fits, or a copy.
+        The domain itself if it fits, otherwise a copy.
     """
     check_type("domain", domain, RobustDomain)
     inputs = view.original_inputs

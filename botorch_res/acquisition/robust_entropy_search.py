@@ -1,43 +1,44 @@
-r"""Robust Entropy Search: information about the worst-case optimum.
+r"""Robust Entropy Search: information about the robust optimum.
 
-Wanted is the robust optimum ``f* = min_x g(x)`` of the worst-case value ``g(x) =
-f(x, h(x))`` at the worst case ``h(x) = argmax_theta f(x, theta)``. The acquisition
-function is the information that an observation at ``z = (x, theta)`` gives about it,
+The goal is the robust optimum ``f* = min_x g(x)``. Here ``g(x) = f(x, h(x))`` is the
+worst-case value and ``h(x) = argmax_theta f(x, theta)`` the worst case. The acquisition
+function is the information about the goal from an observation at ``z = (x, theta)``,
 
     alpha(z) = 1/2 log(v(z) + s2) - 1/(2C) sum_c log(v_c(z) + s2),
 
-with the posterior variance ``v``, the noise ``s2``, and the variance ``v_c`` given what
-is known of the ``c``-th function drawn from the posterior: the target.
+with the posterior variance ``v``, the noise variance ``s2``, and the variance ``v_c``
+given the target of the ``c``-th function drawn from the posterior. The target is one of
 
 - ``"characteristics"``, as in [Weichert2024robust]_: the functions ``h_c`` and ``g_c``
-  and the value ``f*_c``. An observation is informative wherever it tells about any
-  worst case, also of an ``x`` that is certainly not the best one.
-- ``"optimum"``: the robust optimum ``(x*_c, theta*_c, f*_c)`` alone, as joint entropy
-  search does it for plain optima. On Branin this ends with less regret (see
-  ``benchmarks``).
+  and the value ``f*_c``. An observation is then informative if it tells about any worst
+  case, even for an ``x`` that is certainly not the best one.
+- ``"optimum"``: the robust optimum ``(x*_c, theta*_c, f*_c)`` alone, like joint entropy
+  search for plain optima. On Branin this ends with less regret (see ``benchmarks``).
 
 Three steps lead to ``v_c``:
 
-1. Expectation propagation conditions on ``f*_c <= f(x_i, h_c(x_i))`` at the data and,
-   for the characteristics, on ``f(z_i) <= g_c(x_i)`` and ``f(x_i, h_c(x_i)) <=
-   g_c(x_i)``; for the optimum, on ``f(x*_c, theta) = f*_c`` at its worst case and those
-   that tie with it, and ``f(x*_c, theta) <= f*_c`` at other local worst cases.
-2. Its scalar sites are pseudo-observations, with which the process predicts the pair
-   ``[f(x, theta), f(x, h_c(x))]`` at the candidate.
-3. The pair is truncated to ``f*_c <= f(x, h_c(x))`` and, for the characteristics, to
-   both of it being at most ``g_c(x)``. ``v_c(z)`` is the variance of its first
-   coordinate.
+1. Expectation propagation conditions on ``f*_c <= f(x_i, h_c(x_i))`` at the data. For
+   the characteristics it also conditions on ``f(z_i) <= g_c(x_i)`` and
+   ``f(x_i, h_c(x_i)) <= g_c(x_i)``. For the optimum it also conditions on
+   ``f(x*_c, theta) = f*_c`` at the worst case and those that tie with it, and on
+   ``f(x*_c, theta) <= f*_c`` at other local worst cases.
+2. The scalar sites of step 1 are pseudo-observations. Given these, the process predicts
+   the pair ``[f(x, theta), f(x, h_c(x))]`` at the candidate.
+3. The pair is truncated to ``f*_c <= f(x, h_c(x))``. For the characteristics, both
+   values are also at most ``g_c(x)``. ``v_c(z)`` is the variance of the first value.
 
 Where two thetas tie, ``h_c(x)`` jumps from one to the other, and with it the partner in
 the pair. To be continuous there, the moments of the pair are averages over both
-partners, with weights that turn from one to the other while the gap between their
-values is less than a hundredth of the prior standard deviation, and, with one theta,
-less than the depth of the valley between them: a second local worst case appears with
-a valley of no depth. What is left are small jumps with several thetas, for which the
-depth is not known, and between worst cases that are closer than the grid that looks for
-them, which happens for rough functions. In a tie with a worst case that is about to
-vanish, and so flat that the search for it ends early, the gradient is off by up to a
-few percent.
+partners. Their weights shift from one to the other while the gap between their values
+is less than a hundredth of the prior standard deviation. With one column of theta, the
+gap must also be less than the depth of the valley between them, because a new local
+worst case appears with a valley of depth zero.
+
+Small jumps remain with several columns of theta, for which the depth is unknown. They
+also remain between worst cases that are closer than the search grid, which happens for
+rough functions. A worst case that is about to vanish can be so flat that the search for
+it ends early. In a tie with such a worst case, the gradient is off by up to a few
+percent.
 
 References:
 .. [Weichert2024robust]
@@ -77,15 +78,17 @@ from botorch_res.models import ExactGPView, StagedGP
 from botorch_res.optim import RobustOptimum, WorstCaseSolver, robust_optimum
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
 
-# Moves the acquisition function by less than 1e-4 nats in most places and, after a
-# hundred observations, by up to 1e-2 in the worst, where the error of expectation
-# propagation itself is larger.
+# Against a tolerance of 1e-6, this changes the acquisition function by less than 1e-4
+# nats in most places, and after a hundred observations by up to 1e-2 in the worst. The
+# error of expectation propagation itself is larger there.
 EP_TOLERANCE = 1e-2
-# Relative to the prior variance: the error of a posterior covariance.
+# The error of a posterior covariance, relative to the prior variance.
 PSEUDO_NOISE = 1e-8
-# The gap between two worst cases, in prior standard deviations, below which both count.
+# Both of two worst cases count if the gap between them is less than this, in prior
+# standard deviations. A safe choice: small against the differences that matter, but
+# wide enough for the steps of an ascent.
 TIE_WIDTH = 0.01
-# Elements that the moments of one truncated pair take.
+# Elements of memory for the moments of one truncated pair: 28 nodes of a few tensors.
 QUADRATURE_WIDTH = 128
 
 
@@ -93,17 +96,16 @@ class qRobustEntropySearch(AcquisitionFunction):
     r"""The information gain about the robust optimum [Weichert2024robust]_.
 
     Everything random happens in the constructor: an instance is a deterministic,
-    differentiable function of its input. Pending points are treated by conditioning,
-    each sampled function with its own values there, so that ``q > 1`` candidates are
-    found one after the other (``sequential=True`` in ``optimize_acqf``).
+    differentiable function of its input. Each sampled function is conditioned on its
+    own values at pending points. So ``q > 1`` candidates are found one after another
+    (``sequential=True`` in ``optimize_acqf``).
 
-    Where two worst cases nearly tie, the value turns within a short distance, and a
-    maximum may sit there. Then the line search of BoTorch's ``optimize_acqf`` can give
-    up and warn of an ``ABNORMAL`` end, which it did in one of 24 random problems, and
-    in none with more steps,
+    Prefer ``optimize_robust_acqf``, whose ascent is made for the kinks of this function
+    and for finite sets. Where two worst cases nearly tie, the value changes within a
+    short distance, and a maximum may lie there. The line search of BoTorch's
+    ``optimize_acqf`` can then give up with the warning ``ABNORMAL``. It did so in one
+    of 24 random problems, and in none with more steps,
     ``optimize_acqf(acqf, bounds, ..., options={"maxls": 60})``.
-    For an ascent that is made for this, and for finite sets, prefer
-    ``optimize_robust_acqf``.
 
     Attributes:
         domain: The domain, on the model's dtype and device.
@@ -116,7 +118,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         noise_variance: ``batch_shape``, the noise ``s2`` of an observation, in the
             square of these units.
         ep_converged: ``C x batch_shape``, whether expectation propagation converged.
-        ep_num_sweeps: ``C x batch_shape``, the sweeps that it took.
+        ep_num_sweeps: ``C x batch_shape``, the number of its sweeps.
     """
 
     robust_optimizers: Tensor
@@ -146,32 +148,31 @@ class qRobustEntropySearch(AcquisitionFunction):
         r"""Draw function samples, find their robust optima and condition on them.
 
         Args:
-            model: A fitted exact single-output model, such as ``SingleTaskGP``; single,
+            model: A fitted exact single-output model such as ``SingleTaskGP``: single,
                 batched or an ensemble.
-            domain: Which columns are controllable, and the values that they take.
+            domain: Which columns are controllable, and the values they can take.
             num_samples: The number ``C`` of function samples.
-            maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
-                If ``False``, the maximum over ``theta`` is to be minimised over ``x``.
-            posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight; a
-                negative weight turns the direction round.
+            maximize: If ``True``, maximise the minimum over ``theta``. If ``False``,
+                minimise the maximum over ``theta``.
+            posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight. A
+                negative weight reverses the direction.
             X_pending: ``m x d`` points that have been submitted for evaluation.
             target: What the information is about: the robust ``"optimum"`` or, as in
-                the paper, all robustness ``"characteristics"``; or a ``Target`` of
-                your own.
+                the paper, all robustness ``"characteristics"``, or your own ``Target``.
             num_features: The number of Fourier features of a sample.
             method: How samples are drawn, ``"matheron"`` or ``"weight"``; see
                 ``draw_fourier_samples``.
-            effort: Scales how thoroughly the worst cases and robust optima of the
-                samples are searched for. For rough kernels with several continuous
-                uncontrollable columns 0.5 saves most of the time.
-            max_elements: Candidates are evaluated in chunks, so that no tensor of more
-                than about so many elements is made.
-            seed: Makes the samples reproducible. A batch of models may have one for
-                each, and then draws the samples of the single models.
-            samples: ``C x batch_shape`` functions to use instead of drawing them. They
-                are to be minimised over ``x`` and have the model's outcome units, as
-                the attribute ``samples`` of another instance has.
-            optima: The robust optima of these functions, if they are known.
+            effort: Scales how thorough the search for the samples' worst cases and
+                robust optima is. For rough kernels with several continuous
+                uncontrollable columns, 0.5 saves most of the time.
+            max_elements: Candidates are evaluated in chunks, so that tensors have at
+                most about this many elements.
+            seed: Makes the samples reproducible. A batch of models can have one seed
+                for each model, and then draws the samples of the single models.
+            samples: ``C x batch_shape`` functions to use instead of drawing new ones.
+                They are minimised over ``x`` and have the model's outcome units, like
+                the attribute ``samples`` of another instance.
+            optima: The robust optima of these functions, if known.
 
         Example:
             >>> model = SingleTaskGP(train_X, train_Y)
@@ -209,7 +210,7 @@ class qRobustEntropySearch(AcquisitionFunction):
                 f"{tuple(self.samples.sample_shape)}, got {tuple(optima.value.shape)}."
             )
         if optima is None:
-            # So many that the order of the columns does not matter.
+            # With so many steps the order of the columns does not change the optima.
             num_steps = 2 if self.domain.dim == 2 else 6
             optima = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
@@ -225,7 +226,7 @@ class qRobustEntropySearch(AcquisitionFunction):
 
     @property
     def noise_variance(self) -> Tensor:
-        """The noise variance of an observation in the model's space."""
+        """The noise variance of an observation, in the model's outcome units."""
         return self.view.observation_noise
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -280,13 +281,13 @@ class qRobustEntropySearch(AcquisitionFunction):
         return gain.movedim(-1, 0).reshape(batch_shape)
 
     def _information_gain(self, points: Tensor) -> Tensor:
-        """The information gain at ``model_batch_shape x n x d`` points."""
+        """Compute the information gain at ``model_batch_shape x n x d`` points."""
         prior, conditional = self._variances(points)
         noise = self.noise_variance.unsqueeze(-1)
         return 0.5 * ((prior + noise).log() - (conditional + noise).log().mean(dim=0))
 
     def _variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Variances ``v``, and ``C x ...`` conditional ones, at a chunk of points."""
+        """Compute the variances ``v`` and ``v_c`` at a chunk of points."""
         partners, values, depth = self._worst_cases(points, num_branches=3)
         worst_value = values[..., 0, :]
         inputs = self.view.transform_inputs(points)
@@ -306,7 +307,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         return prior.clamp_min(0.0), conditional
 
     def _condition(self) -> None:
-        """Condition each sample's process on its characteristics at the data."""
+        """Condition the process on each sample's target, by expectation propagation."""
         members = self.view.batch_shape
         process: StagedGP = self.view
         points = self.view.original_inputs
@@ -324,7 +325,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         x_inside = self.domain.x.contains(x)
         self._update_optima(torch.where(x_inside, worst_value, math.inf), partners)
         optimal = self.robust_optimal_values.unsqueeze(-1)
-        # What lies outside of the domain obeys neither the worst case nor the optimum.
+        # Points outside the domain obey neither the worst case nor the optimum.
         intervals = [
             self.target.at_worst_cases(
                 torch.where(x_inside, optimal, -math.inf), worst_value
@@ -347,7 +348,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         lower, upper = (
             torch.cat(bounds, dim=-1) for bounds in zip(*intervals, strict=True)
         )
-        # Of each model its own, which no other member of the batch changes.
+        # Each model has its own, so that other members of the batch do not change it.
         prior = self.view.prior_variance(partners).amax(dim=-1, keepdim=True)
         result = expectation_propagation(
             mean,
@@ -364,7 +365,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.ep_num_sweeps = result.num_sweeps
 
     def _update_optima(self, values: Tensor, partners: Tensor) -> None:
-        """Take the sampled robust optima, unless one of the worst cases is lower."""
+        """Take the sampled robust optima unless a worst case at the data is lower."""
         best, index = values.min(dim=-1, keepdim=True)
         nearest = partners.take_along_dim(index.unsqueeze(-1), dim=-2)
         best, nearest = best.squeeze(-1), nearest.squeeze(-2)
@@ -375,7 +376,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.robust_optimizers = optimizers
 
     def _worst_cases_at_optima(self) -> LocalWorstCases:
-        """The local worst cases at each sample's robust optimum that can tie."""
+        """Find the local worst cases at each sample's robust optimum that can tie."""
         x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
         (theta, value), _ = self.solver.local_worst_cases(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
@@ -385,20 +386,20 @@ class qRobustEntropySearch(AcquisitionFunction):
     def _worst_cases(
         self, points: Tensor, num_branches: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Each sample's worst cases at the controllable part of each point."""
+        """Find each sample's worst cases at the controllable part of each point."""
         x, _ = self.domain.split(points)
         (theta, value), depth = self.solver.local_worst_cases(x, num_branches)
         points = self.domain.join(x.unsqueeze(-3), theta.transpose(-3, -2))
         return points, value.mT, depth.mT
 
     def _rows(self) -> int:
-        """The number of candidates in a chunk."""
+        """Choose the number of candidates in a chunk."""
         known = 3 * self.process.known_points.shape[-2]
         widest = max(known, len(self.solver.thetas), QUADRATURE_WIDTH)
         return max(1, self.max_elements // (self.samples.sample_shape.numel() * widest))
 
     def _apply(self, fn: Any, recurse: bool = True) -> qRobustEntropySearch:
-        """Move to a dtype or device, with what is not a buffer."""
+        """Move to a dtype or device, including what is not a buffer."""
         dtype = self.domain.bounds.dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.domain = match_domain(self.domain, self.view)
@@ -406,7 +407,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         if self.X_pending is not None:
             self.X_pending = self.X_pending.to(self.view.original_inputs)
         if self.domain.bounds.dtype != dtype:
-            # What is known exactly in double precision is not in single precision.
+            # What is exact in double precision is not exact in single precision.
             with torch.no_grad():
                 self._condition()
         return self

@@ -1,8 +1,8 @@
 r"""StableOpt: robust optimisation by confidence bounds.
 
-For ``min over x of max over theta``: the next ``x`` minimises the worst case of the
-lower confidence bound, and the next ``theta`` maximises the upper confidence bound at
-that ``x``,
+This is for ``min over x of max over theta``. The next ``x`` minimises the worst case of
+the lower confidence bound. The next ``theta`` maximises the upper confidence bound at
+that ``x``:
 
     x_t = argmin_x max_theta (m - sqrt(beta) s)(x, theta)
     theta_t = argmax_theta (m + sqrt(beta) s)(x_t, theta),
@@ -39,9 +39,8 @@ class ConfidenceBound(BatchFunction):
     """The posterior mean plus a multiple of the standard deviation.
 
     Attributes:
-        multiple: Of the standard deviation: positive for an upper, negative for a lower
-            bound.
-        average: Whether the models of the batch give one bound, their average.
+        multiple: The multiple: positive for an upper bound, negative for a lower one.
+        average: Whether the bound is the average over all models of the batch.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class ConfidenceBound(BatchFunction):
         Args:
             view: The model, of any batch shape.
             multiple: The multiple of the standard deviation.
-            domain: Where the bound is needed.
+            domain: The domain of the bound.
             average: Whether to average the bounds of all models of the batch.
         """
         super().__init__()
@@ -83,7 +82,7 @@ class ConfidenceBound(BatchFunction):
             z = z.reshape(z.shape[-2:])
         points = self.view.transform_inputs(z)
         variance = self.view.variance(points).clamp_min(0.0)
-        # Bounded away from zero for the sake of the derivative.
+        # The derivative of the root needs a variance that is not zero.
         floor = torch.finfo(z.dtype).eps * self.view.prior_variance(points)
         deviation = self.view.outcome_scale * (variance + floor).sqrt()
         bound: Tensor = self.mean(z) + self.multiple * deviation
@@ -95,9 +94,9 @@ class ConfidenceBound(BatchFunction):
 class StableOpt(AcquisitionFunction):
     r"""The two-stage rule of [Bogunovic2018adversarially]_.
 
-    ``optimize`` gives the next point. As an acquisition function, to be maximised over
-    ``x``, it is the rule's first stage: the (negative) worst case of the optimistic
-    bound, which does not depend on ``theta``.
+    ``optimize`` returns the next point. As an acquisition function it is the first
+    stage of the rule: the (negative) worst case of the optimistic bound, to be
+    maximised over ``x``. It does not depend on ``theta``.
     """
 
     def __init__(
@@ -112,11 +111,12 @@ class StableOpt(AcquisitionFunction):
 
         Args:
             model: A fitted exact single-output model: single, batched or an ensemble.
-            domain: Which columns are controllable, and the values that they take.
+            domain: Which columns are controllable, and the values they can take.
             beta: The square of the bounds' width in standard deviations.
-            maximize: Whether the minimum over ``theta`` is to be maximised over ``x``.
-            posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight; a
-                negative weight turns the direction round.
+            maximize: If ``True``, maximise the minimum over ``theta``. If ``False``,
+                minimise the maximum over ``theta``.
+            posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight. A
+                negative weight reverses the direction.
 
         Example:
             >>> candidate, value = StableOpt(model, domain, maximize=False).optimize()
@@ -140,7 +140,8 @@ class StableOpt(AcquisitionFunction):
             X: ``n x 1 x d`` points in the user's units.
 
         Returns:
-            ``n`` values; ``batch_shape x n`` for a batch of models that is no ensemble.
+            ``n`` values, or ``batch_shape x n`` for a batch of models that is not an
+            ensemble.
         """
         if X.ndim != 3:
             raise UnsupportedError(
@@ -153,8 +154,8 @@ class StableOpt(AcquisitionFunction):
         """Find the next point.
 
         Returns:
-            The ``batch_shape x 1 x d`` candidates, and the ``batch_shape`` values of
-            the first stage there; an ensemble has one.
+            The ``batch_shape x 1 x d`` candidates and the ``batch_shape`` values of the
+            first stage there. An ensemble has a single candidate.
         """
         first = robust_optimum(self.solver)
         second = WorstCaseSolver(self.pessimistic, self.domain)(first.x.unsqueeze(-2))

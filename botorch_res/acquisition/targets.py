@@ -1,8 +1,9 @@
-r"""What the information of Robust Entropy Search is about.
+r"""The targets of Robust Entropy Search: what it wants information about.
 
-A target says what is known of a function once its target is known: at the data, at its
-robust optimum, and at a candidate. All of it are intervals on single values of the
-function, so that a new target is a new class here, and a name in ``TARGETS``.
+Suppose that the target of a function is known. What do we then know about the function
+at the data, at its robust optimum, and at a candidate? A target answers this with
+intervals for single values of the function. A new target is a new class here, with a
+name in ``TARGETS``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from botorch_res.acquisition.truncation import (
 
 
 class Intervals(NamedTuple):
-    """Bounds of values of the function.
+    """Bounds on values of the function.
 
     Attributes:
         lower: ``C x batch_shape x n`` lower bounds.
@@ -37,11 +38,12 @@ class Intervals(NamedTuple):
 class LocalWorstCases(NamedTuple):
     """The local worst cases of each sample at its robust optimum.
 
+    There are ``k = d_x + 1``, as many as can tie at a robust optimum.
+
     Attributes:
-        points: ``C x batch_shape x k x d`` points ``(x*_c, theta)``, ``k = d_x + 1``:
-            as many as can tie.
-        value: ``C x batch_shape x k`` values there; minus infinity where there are not
-            so many.
+        points: ``C x batch_shape x k x d`` points ``(x*_c, theta)``.
+        value: ``C x batch_shape x k`` values there, minus infinity where there are
+            fewer local worst cases.
         tie_width: ``C x batch_shape x k`` differences below which values tie.
     """
 
@@ -60,11 +62,11 @@ class Target(ABC):
     name: str
 
     def at_observations(self, worst_value: Tensor) -> Intervals | None:
-        """What is known of ``f(z_i)`` at the data.
+        """What is known about ``f(z_i)`` at the data.
 
         Args:
-            worst_value: ``C x batch_shape x n`` worst-case values ``g_c(x_i)``;
-                infinite where theta is outside of the domain.
+            worst_value: ``C x batch_shape x n`` worst-case values ``g_c(x_i)``,
+                infinite where theta is outside the domain.
 
         Returns:
             Bounds, or ``None`` if nothing is known.
@@ -73,11 +75,11 @@ class Target(ABC):
 
     @abstractmethod
     def at_worst_cases(self, optimal_value: Tensor, worst_value: Tensor) -> Intervals:
-        """What is known of ``f(x_i, h_c(x_i))`` at the data.
+        """What is known about ``f(x_i, h_c(x_i))`` at the data.
 
         Args:
-            optimal_value: ``C x batch_shape x n`` optimal values ``f*_c``; minus
-                infinity where ``x_i`` is outside of the domain.
+            optimal_value: ``C x batch_shape x n`` optimal values ``f*_c``, minus
+                infinity where ``x_i`` is outside the domain.
             worst_value: ``C x batch_shape x n`` worst-case values ``g_c(x_i)``.
 
         Returns:
@@ -90,11 +92,11 @@ class Target(ABC):
         """What is known at the robust optimum.
 
         Args:
-            worst_cases: Finds the local worst cases there that can tie.
+            worst_cases: Finds the local worst cases there.
             optimal_value: ``C x batch_shape x 1`` optimal values ``f*_c``.
 
         Returns:
-            ``C x batch_shape x k x d`` points and bounds of the function there, or
+            ``C x batch_shape x k x d`` points and bounds on the values there, or
             ``None`` if nothing is known.
         """
         return None
@@ -141,12 +143,12 @@ class Optimum(Target):
     def at_optimum(
         self, worst_cases: Callable[[], LocalWorstCases], optimal_value: Tensor
     ) -> tuple[Tensor, Intervals] | None:
-        """The worst case has the value ``f*_c``, and so have those that tie with it.
+        """The worst case, and those that tie with it, have the value ``f*_c``.
 
-        Others are not above.
+        Other local worst cases have at most this value.
 
         Args:
-            worst_cases: Finds the local worst cases there that can tie.
+            worst_cases: Finds the local worst cases there.
             optimal_value: ``C x batch_shape x 1`` optimal values.
 
         Returns:
@@ -166,7 +168,7 @@ class Characteristics(Target):
     at_candidate = staticmethod(truncate_to_characteristics)
 
     def at_observations(self, worst_value: Tensor) -> Intervals | None:
-        """No value is above the worst case at the same ``x``.
+        """No value exceeds the worst case at the same ``x``.
 
         Args:
             worst_value: ``C x batch_shape x n`` worst-case values.
@@ -177,7 +179,7 @@ class Characteristics(Target):
         return Intervals(torch.full_like(worst_value, -math.inf), worst_value)
 
     def at_worst_cases(self, optimal_value: Tensor, worst_value: Tensor) -> Intervals:
-        """Between the optimal value and the sample's own worst case.
+        """Values lie between the optimal value and the sample's own worst case.
 
         Args:
             optimal_value: ``C x batch_shape x n`` optimal values.
@@ -198,7 +200,7 @@ def find_target(target: str | Target) -> Target:
     """Find a target by its name.
 
     Args:
-        target: The name, or a target itself.
+        target: A name, or a target itself.
 
     Returns:
         The target.

@@ -1,7 +1,7 @@
-r"""The last step of Robust Entropy Search: what a sample says about a candidate pair.
+r"""The last step of Robust Entropy Search: truncate the values at a candidate.
 
-The pair ``[f(x, theta), f(x, h_c(x))]`` has a normal distribution, which is truncated
-by what the ``c``-th sample says about it. Wanted is the variance of its first part.
+The pair ``[f(x, theta), f(x, h_c(x))]`` has a normal distribution. What the ``c``-th
+sample says about the pair truncates it. The result is the variance of the first value.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from botorch_res.probability import (
     truncated_bvn_moments,
 )
 
-# The truncation's smallest interval, in standard deviations.
+# The smallest interval of the truncation, in standard deviations. A safe choice: wide
+# enough to keep digits in the gradient, and too small to change variances noticeably.
 SMALLEST_INTERVAL = 1e-4
 
 
 def tie_weights(value: Tensor, depth: Tensor, width: Tensor) -> Tensor:
-    """Weights of the two worst cases, continuous where worst cases change places.
+    """Weights of the two worst cases that change continuously where these swap places.
 
     Args:
-        value: ``... x 3 x n`` the values of the three worst, in descending order.
-        depth: ``... x 3 x n`` how far one goes down on the way to a worse one. What has
-            no depth is about to vanish, or has just appeared: it does not count.
-        width: ``... x n`` the gap from which on only the worst one counts.
+        value: ``... x 3 x n`` values of the three worst local worst cases, the worst
+            first.
+        depth: ``... x 3 x n`` depths of the valleys towards a worse one. A local worst
+            case of depth zero is about to vanish or has just appeared. It does not
+            count.
+        width: ``... x n`` gaps from which on only the worst one counts.
 
     Returns:
         ``... x 2 x n`` weights: one and zero if there is a gap, equal if there is none,
-        and zero for a second one that is about to change places with the third.
+        and zero for a second one that is about to swap places with the third.
     """
     tiny = torch.finfo(value.dtype).tiny ** 0.5
     unit = width.unsqueeze(-2).clamp_min(tiny)
@@ -39,9 +42,9 @@ def tie_weights(value: Tensor, depth: Tensor, width: Tensor) -> Tensor:
     behind = ((third - second) / third_depth).clamp_max(1.0)
     third = third + behind * (1.0 - third)
     second = second / depth.clamp_max(1.0)
-    # Where all three tie only the first one counts.
+    # Where all three tie, only the first one counts.
     ratio = (third - second).clamp_min(0.0) / (third + tiny)
-    # Squared, the second one comes in without a kink.
+    # The square lets the second one come in without a kink.
     weights = torch.stack([torch.ones_like(ratio), ratio.square()], dim=-2)
     return weights / weights.sum(dim=-2, keepdim=True)
 
@@ -74,7 +77,9 @@ def truncate_to_optimum(
 def truncate_to_characteristics(
     mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
 ) -> Tensor:
-    """The variance of ``f(x, theta)``, given that it is at most ``g_c(x)``.
+    """The variance of ``f(x, theta)``, given all characteristics of the sample.
+
+    These are ``f(x, theta) <= g_c(x)`` and ``f*_c <= f(x, h_c(x)) <= g_c(x)``.
 
     Args:
         mean: ``... x n x 2`` means of the pairs.
@@ -83,10 +88,10 @@ def truncate_to_characteristics(
         worst_value: ``... x n`` worst-case values ``g_c(x)``.
 
     Returns:
-        ``... x n`` variances, given ``f*_c <= f(x, h_c(x)) <= g_c(x)``, too.
+        ``... x n`` variances.
     """
-    # A worst-case value below the sampled optimum is a better optimum. A width that
-    # the variance hardly feels keeps the gradient from cancelling.
+    # A worst-case value below the sampled optimum is a better optimum. A small width
+    # hardly changes the variance, and keeps the gradient from cancelling.
     tiny = torch.finfo(mean.dtype).tiny
     width = SMALLEST_INTERVAL * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
     lower = torch.minimum(optimal_value, worst_value - width)

@@ -1,4 +1,4 @@
-"""Approximate inference: Gaussian vectors with interval constraints."""
+"""Approximate inference for Gaussian vectors with interval constraints."""
 
 from botorch_res.inference.expectation_propagation import (
     EPResult,

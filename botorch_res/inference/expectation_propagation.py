@@ -1,13 +1,13 @@
 r"""Expectation propagation for a Gaussian vector with interval constraints.
 
-Approximates ``z ~ N(mean, covariance)`` given ``lower_i <= z_i <= upper_i`` for all
-``i`` by a Gaussian, in which every constraint is replaced by a scalar Gaussian site
+This approximates ``z ~ N(mean, covariance)`` given ``lower_i <= z_i <= upper_i`` for
+all ``i`` by a Gaussian. Every constraint is replaced by a scalar Gaussian site
 ``exp(-tau_i z_i^2 / 2 + nu_i z_i)``. Interval indicators are log-concave, so the site
-precisions ``tau_i`` never become negative, and every sweep is well-defined.
+precisions ``tau_i`` never become negative, and every sweep is well defined.
 
-All sites of all batch members are updated in parallel, with damping:
-``botorch_res.inference.iteration``. ``botorch_res.inference.sweep`` has the algebra of
-a sweep and its references.
+All sites of all batch members are updated in parallel, with damping: see
+``botorch_res.inference.iteration``. The algebra of a sweep, and references, are in
+``botorch_res.inference.sweep``.
 """
 
 from __future__ import annotations
@@ -31,6 +31,17 @@ from botorch_res.inference.sweep import (
 )
 
 DEFAULT_TOLERANCE = 1e-6
+# Negative variances of this size, relative to the largest one, count as rounding: some
+# ten times the unit of single precision. A safe choice.
+NEGLIGIBLE_VARIANCE = 1e-6
+# Larger than any rounding. This finds users who pass a Cholesky factor by mistake.
+ASYMMETRY = 0.1
+# Errors of n x n factorisations, in rounding units of the largest eigenvalue. A safe
+# choice: the textbook bound grows with n, but actual errors are far smaller.
+ROUNDING_UNITS = 64.0
+# A negative eigenvalue of the posterior covariance needs no repair if it is this small,
+# relative to the largest variance. A safe choice: no use of the covariance notices it.
+NEGLIGIBLE_EIGENVALUE = 1e-11
 
 
 class EPResult(NamedTuple):
@@ -41,11 +52,11 @@ class EPResult(NamedTuple):
         covariance: ``batch_shape x n x n`` approximate posterior covariances.
         site_precision: ``batch_shape x n`` precisions ``tau >= 0`` of the sites.
         site_shift: ``batch_shape x n`` shifts ``nu`` of the sites.
-        num_sweeps: ``batch_shape`` number of sweeps that each member took.
-        converged: ``batch_shape`` whether it converged.
-        mismatch: ``batch_shape`` largest difference between a marginal and the moments
-            of its constrained cavity, in standard deviations (means) or relative
-            (variances), as measured in the last sweep.
+        num_sweeps: ``batch_shape`` numbers of sweeps.
+        converged: ``batch_shape`` booleans: which members converged.
+        mismatch: ``batch_shape`` largest differences between a marginal and the moments
+            of its constrained cavity in the last sweep: of means in standard
+            deviations, of variances relative to the marginal's.
     """
 
     mean: Tensor
@@ -69,17 +80,17 @@ def expectation_propagation(
 ) -> EPResult:
     """Condition a Gaussian vector on interval constraints.
 
-    Singular covariances (coinciding variables), infinite bounds and narrow or remote
-    intervals are allowed. The correlations of an indefinite covariance are shrunk until
-    it is positive semi-definite, with a warning if ``pseudo_noise`` and rounding do not
-    explain the amount. The result carries no gradients.
+    Singular covariances (coinciding variables), infinite bounds, and narrow or remote
+    intervals are allowed. If a covariance is indefinite, its correlations are shrunk
+    until it is positive semi-definite. A warning follows if ``pseudo_noise`` and
+    rounding do not explain the amount. The result has no gradients.
 
-    The arithmetic is in double precision whatever the dtype of the arguments; a
-    single-precision covariance is trusted to its own rounding only.
+    The arithmetic is in double precision whatever the dtype of the arguments. A
+    single-precision covariance is trusted only up to its own rounding.
 
-    The host waits for the device four times: to check the arguments (if asked to), to
-    check that the covariance is positive semi-definite, every few sweeps to see whether
-    all members have converged, and to warn about those that have not.
+    The host waits for the device to check the arguments (if asked to), to check that
+    the covariance is positive semi-definite, to see every few sweeps which members have
+    converged, and to warn about those that have not.
 
     Args:
         mean: ``batch_shape x n`` means.
@@ -87,13 +98,14 @@ def expectation_propagation(
             rounding.
         lower: ``batch_shape x n`` lower bounds, possibly ``-inf``.
         upper: ``batch_shape x n`` upper bounds, possibly ``inf``.
-        pseudo_noise: Variance, ``batch_shape x n`` or a number, by which a constraint
-            is softened at least. Give the absolute error of ``covariance`` here (1e-8
-            of the prior variance for a GP posterior). By itself the function takes
-            what the conditioning of ``covariance`` needs: between 1e-14 and 1e-8 of
-            the variance in double precision, and more if ``covariance`` is indefinite.
-        max_sweeps: Limit to the number of sweeps.
-        tolerance: Converged members have at most this mismatch, see ``EPResult``.
+        pseudo_noise: Constraints are softened by at least this variance,
+            ``batch_shape x n`` or a number. Give the absolute error of ``covariance``:
+            1e-8 of the prior variance for a GP posterior. The function itself adds what
+            the conditioning of ``covariance`` needs: between 1e-14 and 1e-8 of the
+            variance in double precision, and more if ``covariance`` is indefinite.
+        max_sweeps: The largest number of sweeps.
+        tolerance: A member has converged when its mismatch is at most this; see
+            ``EPResult``.
         validate_args: Check the values of the arguments.
 
     Returns:
@@ -101,12 +113,12 @@ def expectation_propagation(
 
     Raises:
         BotorchTensorDimensionError: If the shapes do not fit.
-        InputDataError: If ``validate_args`` is set and an argument is NaN, a moment is
-            infinite, a variance is negative beyond rounding, a bound is infinite on the
-            wrong side, a lower bound exceeds its upper bound, the covariance is far
-            from symmetric, or a pseudo-noise is negative or infinite; in any case if
-            a moment has no floating-point dtype, or the covariance is far from positive
-            semi-definite.
+        InputDataError: If a moment has no floating-point dtype, or the covariance is
+            far from positive semi-definite. If ``validate_args`` is set, also if an
+            argument is NaN, a moment is infinite, a variance is negative beyond
+            rounding, a bound is infinite on the wrong side, a lower bound exceeds its
+            upper bound, the covariance is far from symmetric, or a pseudo-noise is
+            negative or infinite.
 
     Example:
         >>> covariance = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.double)
@@ -153,7 +165,7 @@ def expectation_propagation(
 def _check_shapes(
     mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor, pseudo_noise: Tensor
 ) -> None:
-    """Raise unless shapes and dtypes fit."""
+    """Raise an error unless shapes and dtypes fit."""
     shape = tuple(mean.shape)
     if mean.ndim == 0 or shape[-1] == 0:
         raise BotorchTensorDimensionError(
@@ -180,7 +192,7 @@ def _check_shapes(
 def _check_values(
     mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor, pseudo_noise: Tensor
 ) -> None:
-    """Raise unless the values make sense."""
+    """Raise an error unless the values make sense."""
     check_finite(mean=mean, covariance=covariance, pseudo_noise=pseudo_noise)
     require(lower < torch.inf, "`lower` to be less than infinity", lower)
     require(upper > -torch.inf, "`upper` to be greater than minus infinity", upper)
@@ -189,13 +201,12 @@ def _check_values(
     variances = covariance.diagonal(dim1=-1, dim2=-2)
     largest = variances.amax(dim=-1, keepdim=True)
     require(
-        variances >= -1e-6 * largest,
+        variances >= -NEGLIGIBLE_VARIANCE * largest,
         "the diagonal of `covariance` to be at least 0",
         variances,
     )
-    # Wide enough for any rounding; this finds a factor in place of a covariance.
     require(
-        (covariance - covariance.mT).abs() <= 0.1 * largest.unsqueeze(-1),
+        (covariance - covariance.mT).abs() <= ASYMMETRY * largest.unsqueeze(-1),
         "`covariance` to be symmetric",
         covariance,
         covariance.mT,
@@ -203,7 +214,7 @@ def _check_values(
 
 
 def _scale(covariance: Tensor, pseudo_noise: Tensor) -> Tensor:
-    """Standard deviations, kept positive for variables without a variance."""
+    """Take standard deviations, positive even for variables without a variance."""
     variance = covariance.diagonal(dim1=-1, dim2=-2)
     floor = 1e-30 * variance.amax(dim=-1, keepdim=True) + 1e-200
     return torch.maximum(variance, torch.maximum(floor, pseudo_noise)).sqrt()
@@ -218,7 +229,7 @@ def _standardise(
     pseudo_noise: Tensor,
     epsilon: float,
 ) -> StandardProblem:
-    """Pass to variables of mean zero and variance one."""
+    """Change to variables of mean zero and variance one."""
     correlation = covariance / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     diagonal = correlation.diagonal(dim1=-1, dim2=-2)
     correlation = correlation + torch.diag_embed(1.0 - diagonal)
@@ -238,14 +249,14 @@ def _standardise(
 
 def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
     """Shrink correlations until they are positive semi-definite; return the jitter."""
-    # Negative eigenvalues beyond rounding would become negative posterior variances as
-    # soon as a site precision reaches their inverse. A jitter above the known error of
-    # a member, ``batch_shape``, gives a warning.
+    # A negative eigenvalue beyond rounding becomes a negative posterior variance once a
+    # site precision reaches its inverse. A jitter above ``error``, the known error of
+    # each member, gives a warning.
     identity = identity_like(correlation)
-    # Rounding of the double-precision arithmetic; the largest row sum of absolute
-    # values bounds the largest eigenvalue.
+    # Below this, a negative eigenvalue is rounding in double precision. The largest row
+    # sum of absolute values bounds the largest eigenvalue.
     bound = correlation.abs().sum(dim=-1).amax(dim=-1)[..., None, None]
-    least = 64.0 * torch.finfo(correlation.dtype).eps * bound
+    least = ROUNDING_UNITS * torch.finfo(correlation.dtype).eps * bound
     jitter = torch.zeros_like(least)
     _, failed = torch.linalg.cholesky_ex(correlation + least * identity)
     while failed.any():
@@ -274,33 +285,34 @@ def _make_semidefinite(correlation: Tensor, error: Tensor) -> tuple[Tensor, Tens
 
 
 def _needed_pseudo_noise(correlation: Tensor, epsilon: float) -> Tensor:
-    """Pseudo-noise that makes up for rounding, ``batch_shape x 1``."""
-    # Errors of size epsilon are magnified by the inverse of the correlation matrix. Its
-    # largest diagonal entry, one over the smallest variance that a variable has given
-    # all others, is the norm of that inverse within a factor of n, whatever the order
-    # of the variables; the pivots of the factorisation may all be far from zero.
+    """Find the ``batch_shape x 1`` pseudo-noise that makes up for rounding."""
+    # The inverse of the correlation matrix magnifies errors of size epsilon. Its norm
+    # is its largest diagonal entry within a factor of n, whatever the order of the
+    # variables. (That entry is one over the smallest variance of a variable given all
+    # others.) The pivots do not tell: all of them may be far from zero.
     identity, largest = identity_like(correlation), math.sqrt(epsilon)
     cholesky, _ = torch.linalg.cholesky_ex(correlation + largest * identity)
     inverse = torch.linalg.solve_triangular(
         cholesky, identity.expand_as(cholesky), upper=False
     )
     magnified = inverse.square().sum(dim=-2).amax(dim=-1, keepdim=True)
-    needed: Tensor = (64.0 * epsilon * magnified).clamp_max(largest)
+    needed: Tensor = (ROUNDING_UNITS * epsilon * magnified).clamp_max(largest)
     return needed
 
 
 def _rounding_repair(
     problem: StandardProblem, covariance: Tensor, scale: Tensor
 ) -> Tensor:
-    """Diagonal that makes up for the rounding of the prior, where that shows."""
-    # When all variables are tightly constrained, the posterior covariance may be
-    # smaller than the rounding of the prior, and have a negative eigenvalue of that
-    # size. Only the members for which this is so are repaired.
+    """Make a diagonal that makes up for the rounding of the prior, where needed."""
+    # When all variables are tightly constrained, the posterior covariance can be
+    # smaller than the rounding of the prior and have a negative eigenvalue of that
+    # size. Only members with such an eigenvalue are repaired.
     largest = covariance.diagonal(dim1=-1, dim2=-2).amax(dim=-1, keepdim=True)
-    shift = torch.diag_embed((1e-11 * largest).expand_as(scale))
+    shift = torch.diag_embed((NEGLIGIBLE_EIGENVALUE * largest).expand_as(scale))
     _, failed = torch.linalg.cholesky_ex(covariance + shift)
     # The largest eigenvalue of the correlation matrix is at most half of this inverse.
-    rounding = 64.0 * torch.finfo(scale.dtype).eps / problem.transferred_precision
+    units = ROUNDING_UNITS * torch.finfo(scale.dtype).eps
+    rounding = units / problem.transferred_precision
     repair = torch.where(failed.unsqueeze(-1) > 0, rounding * scale.square(), 0.0)
     return torch.diag_embed(repair)
 
@@ -308,7 +320,7 @@ def _rounding_repair(
 def _warn_unless_converged(
     converged: Tensor, distance: Tensor, max_sweeps: int, tolerance: float
 ) -> None:
-    """Warn of members that have not converged."""
+    """Warn about members that have not converged."""
     missed = int((~converged).sum())
     if missed:
         warnings.warn(

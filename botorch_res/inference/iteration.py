@@ -1,10 +1,17 @@
 r"""Sweeps of expectation propagation until all members of a batch have converged.
 
-A parallel update overshoots when many constraints speak about the same direction, so
-each member has a damping factor of its own: halved when an update turns against the one
-before without getting closer to the fixed point, else raised by a quarter towards one.
-Members that have converged leave the batch once they are a quarter of it, so that the
-slowest do not make all others wait.
+A parallel update overshoots when many constraints concern the same direction. So each
+member has its own damping factor. It is halved when an update reverses the one before
+without getting closer to the fixed point; otherwise it is raised by a quarter, up to
+one. Once a quarter of the members has converged they leave the batch, so that the
+slowest members do not make the others wait.
+
+The factors were compared on 300 hard random problems of 24 variables
+(``tests/inference/interval_problems.py``) and on constraints of Robust Entropy Search
+at 10 to 60 observations. Undamped, 4 hard problems do not converge in 200 sweeps. With
+the factors below, all do in at most 53. Their values hardly matter: the mean changes by
+less than one sweep in 14 if steps are cut to a quarter or to 0.7, or raised by a tenth
+or to double, or if the smallest factor is ten times as large or as small.
 """
 
 from __future__ import annotations
@@ -24,8 +31,15 @@ from botorch_res.inference.sweep import (
 )
 
 SMALLEST_DAMPING = 0.01
-# To see who has converged the host must wait for the device. On a GPU that costs more
-# than sweeps, so it asks only now and then.
+DAMPING_CUT = 0.5
+DAMPING_GROWTH = 1.25
+# The distance to the fixed point must shrink by this factor, or a reversed step counts
+# as overshooting. With 0.5, 2 of the 300 hard problems do not converge; with 1 the
+# slowest takes 62 sweeps.
+SUFFICIENT_PROGRESS = 0.9
+# The host must wait for the device to see which members have converged. On a GPU this
+# may cost more than a sweep, so it looks only every few sweeps. Eight is a guess: it
+# wastes at most seven of some 15 sweeps, and no GPU was at hand.
 SWEEPS_BETWEEN_CHECKS = {"cpu": 1}
 SWEEPS_BETWEEN_CHECKS_ELSEWHERE = 8
 
@@ -36,10 +50,10 @@ class State(NamedTuple):
     Attributes:
         precision: ``b x n`` precisions of the sites.
         shift: ``b x n`` shifts of the sites.
-        step: ``b x 2n`` the last step, in units in which all variables count alike.
-        damping: ``b x 1`` the share of a step that is taken.
-        distance: ``b x 1`` how far from the fixed point the member was.
-        num_sweeps: ``b x 1`` the sweeps so far.
+        step: ``b x 2n`` last steps, in units in which all variables count alike.
+        damping: ``b x 1`` shares of a step that are taken.
+        distance: ``b x 1`` distances from the fixed point before the last step.
+        num_sweeps: ``b x 1`` numbers of sweeps so far.
     """
 
     precision: Tensor
@@ -58,10 +72,10 @@ def iterate(
     Args:
         problem: The problems of all members.
         max_sweeps: The largest number of sweeps.
-        tolerance: The mismatch at which a member has converged.
+        tolerance: A member has converged when its mismatch is at most this.
 
     Returns:
-        The sites, and for each member the number of sweeps and the mismatch.
+        The sites, and the number of sweeps and the mismatch of each member.
     """
     shape = problem.lower.shape
     batch_dims = len(shape) - 1
@@ -104,12 +118,12 @@ def iterate(
 
 
 def _take(state: State, which: Tensor) -> State:
-    """The state of the members chosen by ``b`` booleans."""
+    """Select the state of some members by ``b`` booleans."""
     return State(*(part[which] for part in state))
 
 
 def _sweep(problem: StandardProblem, state: State, tolerance: float) -> State:
-    """Sweep once over all members; those that had converged keep their state."""
+    """Sweep once over all members. Those that have converged keep their state."""
     posterior = marginals(problem, Sites(state.precision, state.shift))
     target, mean = project(problem, posterior.cavity_mean, posterior.cavity_precision)
     distance = mismatch(posterior, target, mean)
@@ -122,8 +136,9 @@ def _sweep(problem: StandardProblem, state: State, tolerance: float) -> State:
         dim=-1,
     )
     overshoots = (step * state.step).sum(dim=-1, keepdim=True) < 0.0
-    overshoots = overshoots & (distance > 0.9 * state.distance)
-    damping = torch.where(overshoots, 0.5 * state.damping, 1.25 * state.damping)
+    overshoots = overshoots & (distance > SUFFICIENT_PROGRESS * state.distance)
+    cut, grown = DAMPING_CUT * state.damping, DAMPING_GROWTH * state.damping
+    damping = torch.where(overshoots, cut, grown)
     damping = damping.clamp(SMALLEST_DAMPING, 1.0)
     new = State(
         precision=torch.lerp(state.precision, target.precision, damping),
@@ -133,6 +148,6 @@ def _sweep(problem: StandardProblem, state: State, tolerance: float) -> State:
         distance=distance,
         num_sweeps=state.num_sweeps + 1,
     )
-    # A member takes its last step in the sweep that finds it converged.
+    # A member still takes a step in the sweep that finds it converged.
     active = state.distance > tolerance
     return State(*(torch.where(active, a, b) for a, b in zip(new, state, strict=True)))

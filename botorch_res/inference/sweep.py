@@ -1,28 +1,28 @@
 r"""One parallel sweep of expectation propagation over interval constraints.
 
-All is in standardised coordinates: variables with mean zero and variance one, whose
-correlation matrix is ``R``. Site ``i`` is ``exp(-t_i z_i^2 / 2 + s_i z_i)``.
+Coordinates are standardised: the variables have mean zero, variance one and the
+correlation matrix ``R``. Site ``i`` is ``exp(-t_i z_i^2 / 2 + s_i z_i)``.
 
 *Marginals.* The textbook form [Rasmussen2006gaussian]_, alg. 3.5, factorises
-``B = I + T^1/2 R T^1/2``, takes the posterior variance as a difference ``1 - a^T a``,
-and the cavity precision as a second one, ``1/v - t``. Both lose all digits for a
-narrow interval, where ``t v`` is close to one. So a small part ``d`` of the prior
-precision is counted as belonging to the sites: with ``R0 = (R^-1 - d I)^-1`` and
-``t' = t + d`` the posterior is the same, no ``t'`` is zero, and with
-``C = (I + T'^1/2 R0 T'^1/2)^-1``, ``c = diag(C)``, ``y = T'^1/2 C T'^-1/2 s``
+``B = I + T^1/2 R T^1/2``. It gets the posterior variance from a difference,
+``1 - a^T a``, and the cavity precision from another, ``1/v - t``. Both lose all digits
+for a narrow interval, where ``t v`` is close to one. So a small part ``d`` of the prior
+precision moves to the sites: with ``R0 = (R^-1 - d I)^-1`` and ``t' = t + d`` the
+posterior is the same and no ``t'`` is zero. With ``C = (I + T'^1/2 R0 T'^1/2)^-1``,
+``c = diag(C)`` and ``y = T'^1/2 C T'^-1/2 s``,
 
     variance          (1 - c) / t'             mean          (s - y) / t'
     cavity precision  (d + t c) / (1 - c)      cavity mean   (s c - y) / (d + t c)
 
-which need one Cholesky factorisation and one triangular inverse, and have no
-cancellation: ``1 - c`` is at least of the order of ``d``. ``R`` is never inverted,
+This takes one Cholesky factorisation and one triangular inverse. Nothing cancels:
+``1 - c`` is at least of the order of ``d``. ``R`` is never inverted, because
 ``R0 = R + d R (I - d R)^-1 R`` with ``d`` at most half of ``1 / lambda_max(R)``.
 
 *Constraints.* ``R`` is positive semi-definite only up to rounding, and a narrow
-interval wants an enormous precision; the product of the two would break the
-factorisation. So the constraint is put on ``z_i + e_i`` with a pseudo-noise ``e_i`` of
-tiny variance ``p_i``: a log-concave factor, too, whose site precision stays below
-``1 / p_i``. Contradicting constraints then still have a fixed point.
+interval needs an enormous precision. The product of the two would break the
+factorisation. So the constraint acts on ``z_i + e_i``, with a pseudo-noise ``e_i`` of
+tiny variance ``p_i``. This factor is log-concave as well, and its site precision stays
+below ``1 / p_i``. Even contradictory constraints then have a fixed point.
 
 References:
 .. [Rasmussen2006gaussian]
@@ -90,7 +90,7 @@ class StandardProblem(NamedTuple):
 
 
 def transfer_precision(correlation: Tensor) -> tuple[Tensor, Tensor]:
-    """Choose ``d`` and widen the prior by it.
+    """Choose ``d``, and widen the prior by it.
 
     Args:
         correlation: ``batch_shape x n x n`` the matrix ``R``.
@@ -132,7 +132,7 @@ def inverse_factor(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tens
 
 
 def marginals(problem: StandardProblem, sites: Sites) -> Marginals:
-    """Posterior and cavity moments.
+    """Compute the posterior and cavity moments.
 
     Args:
         problem: The problem.
@@ -161,7 +161,7 @@ def marginals(problem: StandardProblem, sites: Sites) -> Marginals:
 def project(
     problem: StandardProblem, cavity_mean: Tensor, cavity_precision: Tensor
 ) -> tuple[Sites, Tensor]:
-    """Match each site to its constraint under the cavity.
+    """Match each site to its constraint, given the cavity.
 
     Args:
         problem: The problem.
@@ -169,8 +169,8 @@ def project(
         cavity_precision: ``batch_shape x n`` precisions of the cavities.
 
     Returns:
-        The sites that reproduce the moments of the constrained cavities, and the means
-        of these, ``batch_shape x n``.
+        The sites that reproduce the moments of the constrained cavities, and the
+        ``batch_shape x n`` means of these cavities.
     """
     variance = 1.0 / cavity_precision
     noisy = variance + problem.pseudo_noise
@@ -179,7 +179,7 @@ def project(
     )
     gain = moments.mean - cavity_mean
     reduction = (noisy - moments.variance).clamp_min(0.0)
-    # Without a bound on either side the site is flat, whatever the rounding.
+    # Without any bound the site is exactly flat, whatever the rounding.
     flat = problem.lower.isneginf() & problem.upper.isposinf()
     gain = torch.where(flat, 0.0, gain)
     reduction = torch.where(flat, 0.0, reduction)
@@ -193,17 +193,17 @@ def project(
 
 
 def mismatch(posterior: Marginals, sites: Sites, mean: Tensor) -> Tensor:
-    """Distance from the fixed point.
+    """Measure the distance from the fixed point.
 
     Args:
         posterior: The posterior of the current sites.
-        sites: What ``project`` made of them.
+        sites: The sites that ``project`` makes from it.
         mean: The means of the constrained cavities, ``batch_shape x n``.
 
     Returns:
         ``batch_shape x 1`` largest difference between a marginal and its constrained
-        cavity: in the mean relative to the standard deviation, in the variance relative
-        to the variance.
+        cavity: of the means in standard deviations, or of the variances relative to
+        the marginal's.
     """
     variance = 1.0 / (posterior.cavity_precision + sites.precision)
     in_mean = (mean - posterior.mean).abs() / posterior.variance.sqrt()
@@ -212,7 +212,7 @@ def mismatch(posterior: Marginals, sites: Sites, mean: Tensor) -> Tensor:
 
 
 def posterior_moments(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tensor]:
-    """Mean and full covariance of the posterior.
+    """Compute the mean and the full covariance of the posterior.
 
     Args:
         problem: The problem.

@@ -268,10 +268,7 @@ class HyperparameterPosterior:
         upper = torch.minimum(self.upper, self.centre + reach)
         points = torch.lerp(lower, upper, unit)
         points[0] = self.centre
-        inner = [1] * len(self.batch_shape)
-        return points.reshape(num_points, *inner, dim).expand(
-            num_points, *self.batch_shape, dim
-        )
+        return points.expand(*self.batch_shape, -1, -1).movedim(-2, 0)
 
     def _draw_around_mode(self, num_points: int, seed: int) -> Tensor:
         """Draw ``num_points x p`` points of the normal approximation at the mode."""

@@ -143,17 +143,7 @@ class _MaternProfile(torch.autograd.Function):
     def forward(
         ctx: Any, squared_distance: Tensor, log_variance: Tensor, order: int
     ) -> Tensor:
-        """Evaluate the covariance.
-
-        Args:
-            ctx: Autograd's context.
-            squared_distance: ``r^2``; rounding may have left it below zero.
-            log_variance: The logarithm of the variance; not differentiated.
-            order: The number ``m``.
-
-        Returns:
-            The covariances.
-        """
+        """Evaluate; rounding may have left the squared distance below zero."""
         ctx.save_for_backward(squared_distance, log_variance)
         ctx.order = order
         # Covariances do not feel this bound.
@@ -163,15 +153,7 @@ class _MaternProfile(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """Apply the derivative.
-
-        Args:
-            ctx: Autograd's context.
-            gradient: The gradient of the covariances.
-
-        Returns:
-            The gradient of the squared distances.
-        """
+        """Turn the gradient of the covariances into that of the squared distances."""
         squared_distance, log_variance = ctx.saved_tensors
         rougher = _MaternProfile.apply(  # type: ignore[no-untyped-call]
             squared_distance, log_variance, max(ctx.order - 1, 0)

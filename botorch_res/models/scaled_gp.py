@@ -27,7 +27,7 @@ class FixedStandardize(Standardize):
     """An affine outcome transform with given constants, which it never relearns."""
 
     def __init__(self, offset: Tensor, scale: Tensor) -> None:
-        """Take over the constants.
+        """Store the constants.
 
         Args:
             offset: A ``batch_shape x 1 x 1`` tensor, in the user's units.
@@ -54,7 +54,7 @@ class FixedStandardize(Standardize):
 
 
 class EnsembleGP(SingleTaskGP):
-    """A batch of models of the same data that speak as one, a Gaussian mixture."""
+    """A batch of models of the same data that predict together: a Gaussian mixture."""
 
     _is_ensemble = True
     _supports_batched_models = False

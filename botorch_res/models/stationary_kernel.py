@@ -114,49 +114,32 @@ class _SquaredDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X1: Tensor, X2: Tensor) -> Tensor:
-        """Compute the distances.
-
-        Args:
-            ctx: Autograd's context.
-            X1: ``... x n x d`` points.
-            X2: ``... x m x d`` points.
-
-        Returns:
-            ``... x n x m`` squared distances.
-        """
+        """The distances ``... x n x m`` of ``n`` points to ``m`` others."""
         ctx.save_for_backward(X1, X2)
         mode = "donot_use_mm_for_euclid_dist"
         return torch.cdist(X1, X2, compute_mode=mode).square()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """The derivatives by both sets of points.
-
-        Args:
-            ctx: Autograd's context.
-            gradient: ``... x n x m`` derivatives by the distances.
-
-        Returns:
-            The derivatives, in the shapes of the points.
-        """
+        """The derivatives by both sets of points, from those by the distances."""
         X1, X2 = ctx.saved_tensors
-        pairs = ((X1, X2, gradient), (X2, X1, gradient.mT))
-        slopes: list[Tensor | None] = []
-        for needed, (own, other, weight) in zip(
-            ctx.needs_input_grad, pairs, strict=True
-        ):
-            slope = None
-            if needed:
-                center = other.mean(dim=-2, keepdim=True)
-                total = weight.sum(dim=-1, keepdim=True)
-                slope = (own - center) * total - weight @ (other - center)
-                slope = (2.0 * slope).sum_to_size(own.shape)
-            slopes.append(slope)
-        return tuple(slopes)
+        needs_first, needs_second = ctx.needs_input_grad
+        return (
+            _slope(X1, X2, gradient) if needs_first else None,
+            _slope(X2, X1, gradient.mT) if needs_second else None,
+        )
+
+
+def _slope(own: Tensor, other: Tensor, weight: Tensor) -> Tensor:
+    """The derivative of weighted squared distances by one of the sets of points."""
+    center = other.mean(dim=-2, keepdim=True)
+    total = weight.sum(dim=-1, keepdim=True)
+    slope = (own - center) * total - weight @ (other - center)
+    return (2.0 * slope).sum_to_size(own.shape)
 
 
 def read_stationary_kernel(kernel: Any) -> StationaryKernel | None:
-    """Read a GPyTorch kernel.
+    """Turn a GPyTorch kernel into a fast one, where possible.
 
     Args:
         kernel: Any GPyTorch kernel.

@@ -1,4 +1,4 @@
-"""Selecting, choosing and joining results that are tuples of batched tensors."""
+"""``select``, ``where`` and ``join`` for named tuples of batched tensors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 def select(parts: T, index: Tensor, dim: int = -1) -> T:
-    """Keep some elements of every tensor of a tuple.
+    """Select elements of every tensor of a tuple.
 
     Args:
         parts: A NamedTuple of tensors, whose leading dimensions are those of ``index``.
-        index: The positions of the elements to keep.
-        dim: The dimension of ``index`` along which to keep them.
+        index: The positions of the elements.
+        dim: The dimension of ``index`` along which to select.
 
     Returns:
-        The tuple of what is kept.
+        The tuple of selected elements.
     """
     return _make(
         parts,
@@ -29,26 +29,26 @@ def select(parts: T, index: Tensor, dim: int = -1) -> T:
 
 
 def where(condition: Tensor, first: T, second: T) -> T:
-    """Choose between two tuples, element by element.
+    """Take each element from one of two tuples, like ``torch.where``.
 
     Args:
-        condition: Booleans in the tensors' leading dimensions.
-        first: A NamedTuple of tensors, taken where the condition holds.
-        second: One of the same kind, taken elsewhere.
+        condition: Booleans in the leading dimensions of the tensors.
+        first: A NamedTuple of tensors, used where the condition holds.
+        second: A NamedTuple of the same class, used elsewhere.
 
     Returns:
-        The tuple of what is chosen.
+        The combined tuple.
     """
     pairs = zip(first, second, strict=True)
     return _make(first, (torch.where(_expand(condition, a), a, b) for a, b in pairs))
 
 
 def join(tuples: list[T], dim: int) -> T:
-    """Join tuples along one dimension, which all of their tensors have.
+    """Join tuples along a dimension that all of their tensors have.
 
     Args:
-        tuples: NamedTuples of tensors, of one kind.
-        dim: The dimension, counted from the first.
+        tuples: NamedTuples of one class.
+        dim: The dimension, counted from the front.
 
     Returns:
         The joined tuple.
@@ -58,11 +58,11 @@ def join(tuples: list[T], dim: int) -> T:
 
 
 def _make(like: T, parts: Iterable[Tensor]) -> T:
-    """A tuple of the class of another one."""
+    """Make a tuple of the same class as another one."""
     made: T = like._make(parts)  # type: ignore[attr-defined]
     return made
 
 
 def _expand(index: Tensor, part: Tensor) -> Tensor:
-    """Add trailing dimensions of size one, as many as a tensor has."""
+    """Add trailing dimensions of size one, until there are as many as in a tensor."""
     return index.reshape(*index.shape, *[1] * (part.ndim - index.ndim))

@@ -31,7 +31,7 @@ JUMP = 0.08
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Make an empty figure, which a notebook shows also without pyplot.
+    """Make an empty figure that a notebook shows even without pyplot.
 
     Args:
         width: The width in inches.
@@ -76,7 +76,7 @@ def check_picture(path: Path) -> None:
 
 
 def broken_at_jumps(x: Tensor, y: Tensor, span: float) -> tuple[Tensor, Tensor]:
-    """Break a line where it jumps, for between its ends there are no points.
+    """Break a line where it jumps: there are no points between the ends of a jump.
 
     Args:
         x: The ``n`` first coordinates.

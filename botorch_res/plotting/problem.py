@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from botorch.exceptions.errors import UnsupportedError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Up to this many choices of theta have a curve of their own.
 MAX_CURVES = 4
-# The search for the plain optimum zooms in on the best point of the grid so often.
+# How often the search for the plain optimum zooms in on the best point of the grid.
 PLAIN_ZOOMS = 6
 
 
@@ -77,10 +77,8 @@ def plot_problem(
             f"{domain.theta.dim}."
         )
     (i,), (j,) = domain.x.columns, domain.theta.columns
-    x, theta = (
-        equidistant(domain.bounds[:, column], num)
-        for column, num in ((i, num_x), (j, num_theta))
-    )
+    x = equidistant(domain.bounds[:, i], num_x)
+    theta = equidistant(domain.bounds[:, j], num_theta)
     grid = _evaluate(
         problem, coordinates(domain, i, num_x), coordinates(domain, j, num_theta)
     )
@@ -134,8 +132,7 @@ def _draw_function(axes: Axes, box: _Grid, label: str) -> None:
     # A few steep corners should not take all the colours.
     low, high = torch.quantile(box.values, box.values.new_tensor([0.01, 0.98])).tolist()
     levels = MaxNLocator(20).tick_values(low, high)
-    extensions: tuple[Literal["neither", "min", "max", "both"], ...]
-    extensions = ("neither", "min", "max", "both")
+    extensions: Any = ("neither", "min", "max", "both")
     below, above = box.values.min() < levels[0], box.values.max() > levels[-1]
     colours = axes.contourf(
         box.x.cpu(),

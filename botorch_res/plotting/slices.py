@@ -34,7 +34,7 @@ _NUM_VALUES = 81
 _MAX_SLICES = 6
 _MAX_TICKS = 6
 _MAX_MARKERS = 20
-# So many points are predicted jointly, to bound the memory.
+# The most points that are predicted jointly, to bound the memory.
 _CHUNK = 256
 
 
@@ -109,7 +109,7 @@ class Slice:
         tick_few(self.theta_values, axes.set_yticks)
 
     def draw_worst_theta(self, axes: Axes, curve: WorstCaseCurve) -> None:
-        """Draw the predicted worst theta of each x; the only theta is this one.
+        """Draw the predicted worst theta of each x, in a study of a single theta.
 
         Args:
             axes: The panel.

@@ -1,4 +1,4 @@
-"""Moments of truncated normal distributions, one and two variables."""
+"""Moments of truncated normal distributions in one and two variables."""
 
 from botorch_res.probability.bivariate import (
     TruncatedBivariateMoments,

@@ -26,9 +26,10 @@ from botorch_res.probability.univariate import (
     in_sigmas,
 )
 
-# Its square must not underflow, unlike that of LEAST_VARIANCE.
+# Added to variances. Its square does not underflow; that of LEAST_VARIANCE does.
 _LEAST_SQUARABLE_VARIANCE = 1e-140
-# The determinant's part of the product of the variances is at least this.
+# The least ratio of the determinant to the product of the variances: the unit
+# roundoff of float64.
 _LEAST_DETERMINANT = 2.0**-53
 
 
@@ -55,33 +56,35 @@ def truncated_bvn_moments(
 ) -> TruncatedBivariateMoments:
     r"""Moments of ``x ~ N(mean, covariance)`` given ``x <= upper, lower <= x_2``.
 
-    Only the second variable has a lower bound, as in Robust Entropy Search, which calls
-    this once for each candidate and sample.
+    Only the second variable has a lower bound. Robust Entropy Search needs no other
+    box, and calls this function once for each candidate and sample.
 
-    In float64 the relative errors of the variances, the error of the correlation, the
-    errors of the means in true standard deviations (beyond the rounding of the means
-    themselves) and that of the log-probability relative to ``max(1, abs(log_prob))``
-    are below 1e-10 (of the first variance below 1e-11), whatever the correlation, the
-    width and the place of the box (tested against mpmath, 1 - abs(rho) from 1e-12,
-    widths from 1e-8 and boxes to 40 standard deviations, and their combinations).
-    Nothing is infinite or NaN: a zero variance, a correlation of exactly one and
-    an empty interval give the limits, in which an empty interval has the
-    log-probability of one 1e-100 standard deviations wide, and the determinant of the
-    covariance is at least 1e-16 of the product of the variances.
+    In float64, errors are below 1e-10 (those of the first variance below 1e-11): the
+    relative errors of the variances, the error of the correlation, the errors of the
+    means in true standard deviations (beyond the rounding of the means themselves), and
+    the error of the log-probability relative to ``max(1, abs(log_prob))``. This holds
+    for any correlation, width and place of the box. It is tested against mpmath for
+    1 - abs(rho) from 1e-12, widths from 1e-8, boxes up to 40 standard deviations out,
+    and their combinations. Nothing is infinite or NaN: a zero variance, a correlation
+    of exactly one and an empty interval give the limits. There, an empty interval has
+    the log-probability of an interval 1e-100 standard deviations wide, and the
+    determinant of the covariance is at least 1e-16 of the product of the variances.
 
-    Differentiable once with respect to all four arguments, with finite gradients; those
-    of infinite bounds are zero. Computed in float64 on the device of the arguments and
-    returned in their dtype; no operation depends on values or waits for the device.
+    Differentiable once with respect to all four arguments. Gradients are finite, and
+    those of infinite bounds are zero. The arithmetic is in float64 on the device of the
+    arguments; results have their dtype. No operation depends on values or waits for the
+    device.
 
     Args:
-        mean: The mean, ``batch_shape x 2``; the batch shapes of all four broadcast.
-        covariance: The covariance, ``batch_shape x 2 x 2``, may be singular.
-        lower: The lower bound of the second variable, ``batch_shape``, may be minus
+        mean: The mean, ``batch_shape x 2``. The batch shapes of all four arguments
+            broadcast.
+        covariance: The covariance, ``batch_shape x 2 x 2``, possibly singular.
+        lower: The lower bound of the second variable, ``batch_shape``, possibly minus
             infinity.
-        upper: The upper bounds of both variables, ``batch_shape x 2``, may be plus
-            infinity; the second is at least ``lower``.
-        validate_args: Check the arguments. This waits for the device: switch it off in
-            a hot loop.
+        upper: The upper bounds of both variables, ``batch_shape x 2``, possibly
+            infinity. The second is at least ``lower``.
+        validate_args: Check the arguments. This waits for the device, so switch it off
+            in a hot loop.
 
     Returns:
         Log-probability, mean and covariance.
@@ -107,7 +110,7 @@ def truncated_bvn_moments(
     outcome = BoxMoments.apply(*problem)  # type: ignore[no-untyped-call]
     log_prob, y_mean, y_variance, x_mean, variance_1, xy, *rest = outcome
     base, on_left, on_right, high = rest
-    # Where the base is a bound, it carries that bound's gradient.
+    # Where the base lies on a bound, it has that bound's gradient.
     place_2 = normal.mean_2 + sigma * base
     place_2 = torch.where(on_right, normal.upper_2, place_2)
     place_2 = torch.where(on_left, normal.lower_2, place_2)
@@ -127,7 +130,7 @@ def truncated_bvn_moments(
 
 
 def _check(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> None:
-    """Raise unless the arguments are what ``truncated_bvn_moments`` expects."""
+    """Raise an error unless ``truncated_bvn_moments`` can use the arguments."""
     for name, value, end in (
         ("mean", mean, (2,)),
         ("covariance", covariance, (2, 2)),
@@ -145,7 +148,7 @@ def _check(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> No
     require(
         variances >= 0.0, "the diagonal of `covariance` to be at least 0", variances
     )
-    # Half the digits: covariances are often differences, rounded before they cancel.
+    # Half of the digits must agree. Covariances are often differences that cancel.
     above, below = covariance[..., 0, 1], covariance[..., 1, 0]
     largest = variances.sqrt().prod(-1)
     tolerance = torch.finfo(covariance.dtype).eps ** 0.5 * largest
@@ -202,7 +205,7 @@ def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _N
     lower_2 = widen(lower).clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     upper_1, upper_2 = widen(upper).clamp(-FARTHEST_BOUND, FARTHEST_BOUND).unbind(-1)
     with torch.no_grad():
-        # Rounding may carry the correlation past one.
+        # Rounding can make the correlation exceed one.
         excess = ((variance_1 * variance_2).sqrt() - cross.abs()).clamp_max_(0.0)
     mean_1, mean_2 = widen(mean).unbind(-1)
     return _Normal(
@@ -221,7 +224,7 @@ def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _N
 
 
 def _standardise(normal: _Normal) -> tuple[tuple[Tensor, ...], Tensor]:
-    """The arguments of ``BoxMoments``, and the second standard deviation."""
+    """Make the arguments of ``BoxMoments``, and the second standard deviation."""
     mean_1, mean_2, variance_1, variance_2, cross, lower_2, upper_1, upper_2, _ = normal
     sigma = variance_2.sqrt()
     width = (upper_2 - lower_2) / sigma
@@ -229,7 +232,7 @@ def _standardise(normal: _Normal) -> tuple[tuple[Tensor, ...], Tensor]:
         determinant, corners = _exact_differences(normal)
         exact_spread = (determinant / variance_2).sqrt()
         corners = in_sigmas(corners, variance_2 * exact_spread)
-    # Not the square of cross, whose derivative overflows where it is zero.
+    # Not cross squared: its derivative overflows where cross is zero.
     conditional = variance_1 - cross * (cross / variance_2)
     spread = exact_spread + (conditional - conditional.detach()) / (2.0 * exact_spread)
     problem = (
@@ -245,9 +248,9 @@ def _standardise(normal: _Normal) -> tuple[tuple[Tensor, ...], Tensor]:
 
 
 def _exact_differences(normal: _Normal) -> tuple[Tensor, Tensor]:
-    """The determinant and the corners, which cancel near a correlation of one."""
-    # The corners are, times the second variance, the upper bound of the first variable
-    # less its conditional means at the bounds of the second.
+    """The determinant and the corners, without cancellation at a correlation of one."""
+    # The corners are the upper bound of the first variable, minus its conditional means
+    # at the bounds of the second, times the second variance.
     mean_1, mean_2, variance_1, variance_2, cross, lower_2, upper_1, upper_2, _ = normal
     distances, errors = two_difference(
         torch.stack((upper_1, lower_2, upper_2)),
@@ -262,7 +265,7 @@ def _exact_differences(normal: _Normal) -> tuple[Tensor, Tensor]:
     products, rests = two_product(
         torch.stack((variance_1, cross)), torch.stack((variance_2, cross))
     )
-    # Minus the second product, and the rest of it.
+    # diff subtracts in the other order, hence the minus sign.
     determinant = -(products.diff(dim=0) + rests.diff(dim=0)).squeeze(0)
     least = _LEAST_DETERMINANT * variance_1 * variance_2
     return torch.maximum(determinant, least), corners

@@ -1,14 +1,14 @@
 r"""Moments of a standardised bivariate normal on a box, and their derivatives.
 
-The law of total variance over ``z``: at each node of the outer integral the inner
-variable is a truncated normal, whose moments ``moments_above`` gives without
-cancellation, and every sum over nodes has positive terms. See ``integration_range`` for
-the notation and the range.
+This is the law of total variance over ``z``. At each node of the outer integral the
+inner variable is a truncated normal, and ``moments_above`` gives its moments without
+cancellation. Every sum over nodes has positive terms. See ``integration_range`` for the
+notation and the range.
 
-The derivatives are taken of the exact integral: what a bound moves at a node is again a
-moment of the inner truncated normal. The nodes ride on the bounds of ``z`` where
-the range reaches them, so that even an interval of rounding width has the right
-derivatives, and stay where they are otherwise.
+The derivatives are those of the exact integral: the derivative by a bound at a node is
+again a moment of the inner truncated normal. Where the range reaches a bound of ``z``,
+the nodes move with this bound, so that even an interval of rounding width has the right
+derivatives. Elsewhere the nodes stay where they are.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ class BoxMoments(torch.autograd.Function):
     - the mean and the variance of ``x = spread (t + slope y - pull)``,
     - the covariance of ``x`` and ``y``,
     - ``base``, ``on_left``, ``on_right`` and ``high`` of the ``Range``, which carry no
-      derivatives: who uses ``base`` where it is a bound, or ``pull``, adds the
-      derivative of that bound.
+      derivatives. A caller that uses ``pull``, or ``base`` where it is a bound, must
+      add the derivative of that bound.
 
-    Were ``x`` in conditional standard deviations, the derivatives to ``spread`` and
-    ``slope`` would all but cancel near a correlation of one. So would the derivatives
-    to the two bounds of a thin interval: their difference carries its part.
+    If ``x`` were in conditional standard deviations, the derivatives by ``spread`` and
+    ``slope`` would nearly cancel at a correlation close to one. So would the
+    derivatives by the two bounds of a thin interval: this is why ``width`` is an
+    argument of its own.
     """
 
     @staticmethod
@@ -75,7 +76,7 @@ class BoxMoments(torch.autograd.Function):
         high_at_left: Tensor,
         high_at_right: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Integrate, and keep what the derivatives need.
+        """Compute the integral and keep what the derivatives need.
 
         Args:
             ctx: Autograd's context.
@@ -132,7 +133,7 @@ class BoxMoments(torch.autograd.Function):
             d, d_log, centre, moments, middle, total, span, slope
         )
         by_edge, to_high = edge_changes(d, centre, moments, edge, span, slope)
-        # The bound at the base moves with the slope and with the base.
+        # The bound at the base changes with the slope and with the base.
         to_slope = by_middle.to_slope + by_edge.to_slope - span.base * to_high
         to_scale = by_middle.to_scale + by_edge.to_scale
         to_base = by_middle.to_base + by_edge.to_base - slope * to_high
@@ -144,7 +145,7 @@ class BoxMoments(torch.autograd.Function):
 def _sum_up(
     middle: Middle, edge: Edge, total: Tensor, span: Range, slope: Tensor
 ) -> Moments:
-    """The moments of ``x`` and ``y``; centres those of the edge on the way."""
+    """Compute the moments of ``x`` and ``y``, and centre those of the edge."""
     share = middle.density * middle.length / total
     y = torch.addcmul(span.first, middle.length, middle.mean)
     x = slope * y - span.pull

@@ -1,6 +1,6 @@
-"""Double precision inside, the caller's precision outside, and error-free arithmetic.
+"""Conversion to double precision, and arithmetic that returns its rounding errors.
 
-Torch has no fused multiply-add, so error-free products use Dekker's algorithm.
+Torch has no fused multiply-add, so products use Dekker's algorithm.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def widen(value: Tensor) -> Tensor:
         value: A floating-point tensor.
 
     Returns:
-        The tensor in float64, itself if it is that already.
+        The tensor in float64. A float64 tensor is returned itself.
     """
     if value.dtype == torch.float64:
         return value
@@ -68,7 +68,7 @@ def two_difference(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         b: The subtrahend.
 
     Returns:
-        The rounded difference, and what is missing from it.
+        The rounded difference and its rounding error.
     """
     difference = a - b
     back = difference - a
@@ -83,7 +83,7 @@ def two_product(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         b: The second factor.
 
     Returns:
-        The rounded product, and what is missing from it.
+        The rounded product and its rounding error.
     """
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)

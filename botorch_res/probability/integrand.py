@@ -25,16 +25,16 @@ _POWERS = tuple(w * u**k for k in range(5) for u, w in zip(NODES, WEIGHTS, stric
 class Middle(NamedTuple):
     """The part left of the split, where ``x`` is linear in ``z``; ``batch_shape`` each.
 
-    All sums over its nodes, those of the derivatives too, are sums of the moments of
-    its node ``u`` on the unit interval.
+    The moments of its node ``u`` on the unit interval give all sums over nodes, also
+    those of the derivatives.
 
     Attributes:
         length: Its length.
         density: Its mean density, relative to the base.
         mean: The mean of ``u``.
         second: The second central moment of ``u``.
-        third: The third one.
-        fourth: The fourth one.
+        third: The third central moment of ``u``.
+        fourth: The fourth central moment of ``u``.
     """
 
     length: Tensor
@@ -52,12 +52,12 @@ def integrate_middle(span: Range) -> Middle:
         span: The range.
 
     Returns:
-        The moments of its node.
+        The moments of its node ``u``.
     """
     length = span.split - span.first
     y = torch.addcmul(span.first, length, column(NODES, length))
     mass = y.mul(-0.5).sub_(span.base).mul_(y).add_(0.5 * span.pull.square())
-    # The density only exceeds that of the base where this part is empty.
+    # The density exceeds that of the base only where this part is empty.
     mass.clamp_max_(1.0).exp_()
     powers = constants(_POWERS, length).view(5, -1)
     density, *moments = torch.tensordot(powers, mass, dims=1).unbind()
@@ -83,9 +83,9 @@ class Edge(NamedTuple):
         y: The place.
         x: The mean of the first variable, in conditional standard deviations.
         bound: The bound of the inner variable.
-        hazard: Its mean.
-        variance: Its variance.
-        third: Its third central moment.
+        hazard: The density of the inner variable at its bound.
+        variance: The variance of the inner variable.
+        third: The third central moment of the inner variable.
     """
 
     mass: Tensor

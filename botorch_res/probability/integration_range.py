@@ -1,21 +1,21 @@
 r"""Where to integrate a bivariate normal on a box: the range, and how it is split.
 
-Standardised, the box is ``left <= z <= right`` and ``t + slope z <= high`` with ``z``
-and ``t`` independent standard normal: ``z`` is the second variable in standard
+Standardised, the box is ``left <= z <= right`` and ``t + slope z <= high``. Here ``z``
+and ``t`` are independent standard normal: ``z`` is the second variable in standard
 deviations, ``t`` the first in conditional ones, ``slope = rho / sqrt(1 - rho^2) >= 0``.
-With the pull ``p(z) = min(high - slope z, 0)`` the density of ``z`` is ``exp(-F(z))``,
+With the pull ``p(z) = min(high - slope z, 0)``, the density of ``z`` is ``exp(-F(z))``,
 ``F(z) = (z^2 + p(z)^2) / 2``, times a factor that varies slowly. ``F`` is convex and
-piecewise quadratic: its minimum (the base) and the points beyond which the density is
-negligible are found in closed form.
+piecewise quadratic. Its minimum (the base), and the points beyond which the density is
+negligible, have closed forms.
 
-The range is split where the bound on ``t`` starts to matter. Left of the split the
-inner variable counts as unbounded, and its moments are those of the normal. The part
-to the right, the edge, holds the transition. Without the split no sensible number of
-nodes resolves a transition as narrow as ``1 / slope``.
+The range is split where the bound on ``t`` starts to matter. Left of the split, in the
+middle, the inner variable counts as unbounded and has the moments of the normal. The
+part to the right, the edge, contains the transition. Without the split, no reasonable
+number of nodes resolves a transition as narrow as ``1 / slope``.
 
-Two numbers fix the range and the split. Both were chosen by the largest relative error
+Two numbers fix the range and the split. They were chosen by the largest relative error
 of a variance over the 2000 boxes of ``tests/data/truncated_bvn.npz``, with the 28 nodes
-of ``integrand``; it is 3e-11 with the values below.
+of ``integrand``. With the values below it is 3e-11.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ import torch
 from torch import Tensor
 
 # The range ends where F has risen by this much. With 30 too much is cut off (error
-# 1e-10), with 38 the nodes are too far apart (3e-10).
+# 1e-10). With 38 the nodes are too far apart (3e-10).
 _NEGLIGIBLE_RISE = 34.0
-# A bound this many standard deviations away counts as none. With 6.5 it would still be
-# felt (error 8e-10), with 8.5 the nodes at the edge are too far apart (1e-10).
+# A bound this many standard deviations away counts as none. With 6.5 it still matters
+# (error 8e-10). With 8.5 the nodes of the edge are too far apart (1e-10).
 _UNBOUNDED_SIGMAS = 7.5
 
 
 class Range(NamedTuple):
-    """The base, to which all else is relative, and the range; ``batch_shape`` each.
+    """The base and the range, relative to the base; ``batch_shape`` each.
 
     Attributes:
         base: The minimum of ``F``.
-        on_left: Whether it is ``left``.
-        on_right: Whether it is ``right`` (and not ``left``).
+        on_left: Whether the base is ``left``.
+        on_right: Whether the base is ``right`` (and not ``left``).
         high: The upper bound of ``t`` at the base.
         pull: The pull at the base, ``min(high, 0)``.
-        first: Where the range starts, like the next two in ``y = z - base``.
-        split: Where it is split.
-        last: Where it stops.
-        at_left: Whether it reaches ``left``.
-        at_right: Whether it reaches ``right``.
+        first: Where the range starts. This and the next two are values of
+            ``y = z - base``.
+        split: Where the range is split.
+        last: Where the range stops.
+        at_left: Whether the range reaches ``left``.
+        at_right: Whether the range reaches ``right``.
     """
 
     base: Tensor
@@ -72,8 +73,8 @@ def find_range(
 ) -> Range:
     """Find the base and the range of the integral; see the module's docstring.
 
-    Bounds that are close together must not be subtracted, so the differences are given
-    as well, made from the exact inputs. All are ``batch_shape``.
+    Subtracting two close bounds would lose digits. The caller therefore also gives the
+    differences, computed from the original inputs. All arguments are ``batch_shape``.
 
     Args:
         left: The lower bound of ``z``.
@@ -99,8 +100,8 @@ def find_range(
     high = at_base(high_at_left, high_at_right, pull_at_peak + high.clamp_min(0.0))
     pull = high.clamp_max(0.0)
     slope = slope.clamp_min(1e-100)
-    # Near the ridge of a strong correlation the bounds of t tell the distances from the
-    # base to left and right more precisely.
+    # Near the ridge of a strong correlation, the bounds of t give the distances from
+    # the base to left and right more precisely.
     steep = (slope > 1.0) & (pull != 0.0)
     to_left = torch.where(steep, (high_at_left - high) / slope, base - left)
     to_right = torch.where(steep, (high - high_at_right) / slope, right - base)
@@ -127,16 +128,16 @@ def _cuts(
     base: Tensor, high: Tensor, pull: Tensor, slope: Tensor
 ) -> tuple[Tensor, ...]:
     """The distances, left and right of the base, at which the density is negligible."""
-    # F has the curvature 1 + slope^2 where the bound pulls and 1 where it does not. To
-    # the left the pull ends, to the right it begins, at most once each.
+    # F has the curvature 1 + slope^2 where the bound pulls, and 1 elsewhere. Going left
+    # the pull ends, going right it begins, each at most once.
     pulled = 1.0 + slope.square()
     free = torch.ones_like(pulled)
     derivative = base - slope * pull
     derivative = torch.stack((-derivative, derivative)).clamp_min_(0.0)
     curvature = torch.stack((pulled, free))
-    limit = torch.stack((-pull, high.clamp_min(0.0))) / slope
+    turn = torch.stack((-pull, high.clamp_min(0.0))) / slope
     rise = torch.full_like(derivative, _NEGLIGIBLE_RISE)
-    step = torch.minimum(_rise_distance(derivative, curvature, rise), limit)
+    step = torch.minimum(_rise_distance(derivative, curvature, rise), turn)
     rise = (rise - step * (derivative + 0.5 * curvature * step)).clamp_min_(0.0)
     derivative = derivative + curvature * step
     curvature = torch.stack((free, pulled))
@@ -144,6 +145,6 @@ def _cuts(
 
 
 def _rise_distance(derivative: Tensor, curvature: Tensor, rise: Tensor) -> Tensor:
-    """How far a quadratic goes before it has risen by ``rise``."""
+    """The distance over which a quadratic rises by ``rise``."""
     root = (derivative.square() + 2.0 * curvature * rise).sqrt()
     return 2.0 * rise / (derivative + root)

@@ -1,22 +1,22 @@
 r"""The standard normal above a bound: hazard and central moments without cancellation.
 
-For ``t ~ N(0, 1)`` given ``t > x`` everything follows from the continued fraction of
+For ``t ~ N(0, 1)`` given ``t > x``, everything follows from the continued fraction of
 the hazard (the inverse Mills ratio)
 
     h(x) = phi(x) / P(t > x) = x + 1 / (x + 2 / (x + 3 / (x + ...))).
 
-With ``zeta = 3 / (x + 4 / (x + ...))`` known, and ``epsilon = 2 / (x + zeta)``,
+Given ``zeta = 3 / (x + 4 / (x + ...))`` and ``epsilon = 2 / (x + zeta)``,
 
     E[t] - x      = delta = 1 / (x + epsilon)
     Var[t]        = kappa = delta (epsilon - delta)
     E[(t - E t)^3]        = h delta^2 epsilon (zeta - epsilon),    h = x + delta,
 
-in which no digits cancel for ``x >= 0``, however large ``x`` is. A rational function of
+No digits cancel here for ``x >= 0``, however large ``x`` is. A rational function of
 ``s = 2 / (x + 2)`` gives ``zeta`` with a relative error below 4e-15 for all ``x >= 0``;
 ``tests/probability/fit_lower_bound.py`` computes its coefficients. Below zero the
-complement ``P(t > x) = 1 - P(t > -x)`` is used, where nothing cancels either. No
-special function is called: two dozen fused multiplications vectorise on every device,
-unlike ``erfcx`` and ``log_ndtr``, and no branch is taken.
+complement ``P(t > x) = 1 - P(t > -x)`` is used, and nothing cancels there either. The
+code takes no branch and calls no special function: two dozen fused multiplications
+vectorise on every device, unlike ``erfcx`` and ``log_ndtr``.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ class MomentsAbove(NamedTuple):
 
 
 def moments_above(x: Tensor) -> MomentsAbove:
-    """Moments of the standard normal above ``x``, full precision for every ``x``.
+    """Moments of the standard normal above ``x``, in full precision for every ``x``.
 
-    Not meant for autograd: the derivatives are moments again, so the callers, each an
+    Not meant for autograd. The derivatives are moments again, and the callers, each an
     ``autograd.Function``, write them down.
 
     Args:
-        x: The bound, of any shape, in float64; ``abs(x)`` at most about 1e60.
+        x: The bound, of any shape, in float64. ``abs(x)`` is at most about 1e60.
 
     Returns:
         The moments, each of the shape of ``x``.
     """
-    # Memory traffic is most of the cost: buffers are reused as soon as they are free.
+    # Most of the cost is memory traffic, so buffers are reused as soon as possible.
     distance = x.abs()
     scale = (distance + 2.0).reciprocal_()
     s = 2.0 * scale
@@ -103,14 +103,15 @@ def moments_above(x: Tensor) -> MomentsAbove:
     prob = hazard.reciprocal().mul_(INV_SQRT_TWO_PI)
     third = zeta.sub_(epsilon).mul_(epsilon).mul_(excess).mul_(excess).mul_(hazard)
     variance = epsilon.sub_(excess).mul_(excess)
-    # The same below zero, from the complement.
+    # Below zero, the same from the complement.
     density = distance.square().mul_(-0.5).exp_()
     prob_below = torch.mul(density, prob).neg_().add_(1.0)
     hazard_below = density.mul_(INV_SQRT_TWO_PI).div_(prob_below)
     excess_below = distance.add_(hazard_below)
     variance_below = torch.mul(hazard_below, excess_below).neg_().add_(1.0)
     third_below = excess_below.square_().sub_(variance_below).mul_(hazard_below)
-    # At weights zero and one lerp selects exactly, several times faster than where.
+    # With weights zero and one lerp selects exactly. It is several times as fast as
+    # where.
     below = x.clone().lt_(0.0)
     return MomentsAbove(
         scaled_prob=prob.lerp_(prob_below, below),

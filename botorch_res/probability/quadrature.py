@@ -1,4 +1,4 @@
-"""Quadrature rules and polynomials, whose numbers are copied to a device once."""
+"""Quadrature rules and polynomials. Their numbers are copied to a device only once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ _ON_DEVICE: dict[tuple[tuple[float, ...], torch.device], Tensor] = {}
 
 
 def constants(values: tuple[float, ...], like: Tensor) -> Tensor:
-    """A float64 vector of ``values``, copied to a device once and kept there.
+    """Make a float64 vector of ``values``, copied to a device once and kept there.
 
-    Without the memory every call would wait for a copy from the host. Tensor
-    subclasses (fake tensors) and traced tensors belong to the mode that made them and
-    are not kept.
+    Otherwise every call would wait for a copy from the host. Tensor subclasses (fake
+    tensors) and traced tensors belong to the mode that made them and are not kept.
 
     Args:
         values: The numbers.
-        like: A tensor on the wanted device.
+        like: A tensor on the device to use.
 
     Returns:
-        The numbers as a tensor; not to be written to.
+        The numbers as a tensor. Do not write to it.
     """
     key = (values, like.device)
     if type(like) is not Tensor or torch.compiler.is_compiling():
@@ -35,14 +34,14 @@ def constants(values: tuple[float, ...], like: Tensor) -> Tensor:
 
 
 def column(values: tuple[float, ...], like: Tensor) -> Tensor:
-    """The ``constants`` in a new first dimension that broadcasts against ``like``.
+    """Put ``constants`` into a new first dimension that broadcasts against ``like``.
 
-    Nodes come first and batches last throughout, so that the inner loops of all
-    operations run along the batch: several times faster on a CPU than along the nodes.
+    Everywhere, nodes come first and batches last. The inner loops of all operations
+    then run along the batch, several times as fast on a CPU as along the nodes.
 
     Args:
         values: The numbers.
-        like: The tensor to broadcast against, on the wanted device.
+        like: The tensor to broadcast against, on the device to use.
 
     Returns:
         The numbers, ``len(values) x 1 x ... x 1``.
@@ -51,7 +50,7 @@ def column(values: tuple[float, ...], like: Tensor) -> Tensor:
 
 
 def gauss_legendre(num_nodes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The Gauss-Legendre rule on the unit interval.
+    """Make the Gauss-Legendre rule on the unit interval.
 
     Args:
         num_nodes: The number of nodes.
@@ -64,7 +63,7 @@ def gauss_legendre(num_nodes: int) -> tuple[tuple[float, ...], tuple[float, ...]
 
 
 def horner(coefficients: Tensor, x: Tensor) -> Tensor:
-    """A polynomial by Horner's rule, one fused operation for each degree.
+    """Evaluate a polynomial by Horner's rule, with one fused operation per degree.
 
     Args:
         coefficients: The coefficients, lowest order first.
@@ -83,11 +82,11 @@ def horner(coefficients: Tensor, x: Tensor) -> Tensor:
 def transplanted_gauss_legendre(
     num_nodes: int,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Gauss-Legendre on the unit interval, its nodes spread more evenly.
+    """Make a Gauss-Legendre rule on the unit interval with nodes spread more evenly.
 
-    The map ``(120 x + 20 x^3 + 9 x^5) / 149`` undoes much of the crowding of the nodes
-    at the ends, which bell-shaped integrands do not need [Hale2008new]_. Here it saves
-    an eighth to a quarter of the nodes.
+    Gauss-Legendre nodes crowd at the ends, which bell-shaped integrands do not need.
+    The map ``(120 x + 20 x^3 + 9 x^5) / 149`` undoes much of it [Hale2008new]_. Here it
+    saves an eighth to a quarter of the nodes.
 
     Args:
         num_nodes: The number of nodes.

@@ -1,4 +1,4 @@
-"""Moments of a normal variable truncated to an interval, in any corner."""
+"""Moments of a normal variable truncated to an interval, however narrow or remote."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from botorch_res.probability.double_precision import widen
 from botorch_res.probability.interval import StandardInterval
 from botorch_res.probability.lower_bound import VarianceAbove
 
-# Bounds, and bounds in standard deviations, are held within these, so that squares and
-# their products with derivatives stay finite; the probability beyond is zero anyway.
+# Bounds, and bounds in standard deviations, are clamped to these, so that squares and
+# their products with derivatives stay finite. The probability beyond is zero anyway.
 FARTHEST_BOUND = 1e100
 FARTHEST_SIGMAS = 1e50
-# Added to variances and widths: invisible beside anything but zero.
+# Added to variances and widths. This changes nothing but zeros.
 LEAST_VARIANCE = 1e-200
 LEAST_WIDTH = 1e-100
 
@@ -44,24 +44,24 @@ def truncated_normal_moments(
 ) -> TruncatedMoments:
     r"""Moments of ``x ~ N(mean, variance)`` given ``lower <= x <= upper``.
 
-    The relative error of the variance, the error of the mean in true standard
-    deviations (beyond the rounding of the mean itself) and that of the log-probability
-    relative to ``max(1, abs(log_prob))`` are below 1e-12, for intervals from 1e-12
-    standard deviations to infinity wide, 40 standard deviations to either side (tested
-    against mpmath), and degrade gracefully far beyond. Nothing is ever infinite or NaN:
-    an empty interval has the log-probability of one 1e-100 standard deviations wide; a
-    zero variance gives back the mean, moved into the interval.
+    Errors are below 1e-12: the relative error of the variance, the error of the mean in
+    true standard deviations (beyond the rounding of the mean itself), and the error of
+    the log-probability relative to ``max(1, abs(log_prob))``. This is tested against
+    mpmath for intervals from 1e-12 standard deviations to infinity wide and up to 40
+    standard deviations to either side. Far beyond, errors grow slowly. Nothing is ever
+    infinite or NaN. An empty interval has the log-probability of an interval 1e-100
+    standard deviations wide. A zero variance returns the mean, moved into the interval.
 
-    Differentiable once with respect to all four arguments, with finite gradients;
-    computed in float64 on the device of the arguments and returned in their dtype.
+    Differentiable once with respect to all four arguments, with finite gradients. The
+    arithmetic is in float64 on the device of the arguments; results have their dtype.
 
     Args:
-        mean: The mean, ``batch_shape``; all four broadcast against each other.
+        mean: The mean, ``batch_shape``. All four arguments broadcast.
         variance: The variance, not negative.
-        lower: The lower bound, may be minus infinity.
-        upper: The upper bound, may be plus infinity, at least ``lower``.
-        validate_args: Check the arguments. This waits for the device: switch it off in
-            a hot loop.
+        lower: The lower bound, possibly minus infinity.
+        upper: The upper bound, possibly infinity, at least ``lower``.
+        validate_args: Check the arguments. This waits for the device, so switch it off
+            in a hot loop.
 
     Returns:
         Log-probability, mean and variance, each ``batch_shape``.
@@ -83,13 +83,13 @@ def truncated_normal_moments(
     mean, variance, lower, upper = (
         widen(argument) for argument in (mean, variance, lower, upper)
     )
-    # A variance that is negative by rounding counts as zero.
+    # Rounding can make a variance negative: it counts as zero.
     sigma = (variance.clamp_min(0.0) + LEAST_VARIANCE).sqrt()
     lower = lower.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     upper = upper.clamp(-FARTHEST_BOUND, FARTHEST_BOUND)
     left, right = in_sigmas(lower - mean, sigma), in_sigmas(upper - mean, sigma)
     width = ((upper - lower) / sigma).clamp_max(4.0 * FARTHEST_SIGMAS) + LEAST_WIDTH
-    # Reflected where the interval lies mostly to the left.
+    # Where the interval lies mostly to the left, it is reflected.
     near, width = torch.broadcast_tensors(torch.maximum(left, -right), width)
     sign = torch.where(left + right < 0.0, -1.0, 1.0)
     moments = StandardInterval.apply(near, width)  # type: ignore[no-untyped-call]
@@ -107,14 +107,14 @@ def truncated_normal_moments(
 def remaining_variance(mean: Tensor, variance: Tensor, lower: Tensor) -> Tensor:
     """The share of the variance of ``x ~ N(mean, variance)`` left by ``lower <= x``.
 
-    The same as from ``truncated_normal_moments`` for an infinite upper bound, with far
-    fewer operations. Differentiable once; nothing is infinite or NaN for means within
-    1e100 of zero.
+    This is what ``truncated_normal_moments`` gives for an infinite upper bound, with
+    far fewer operations. Differentiable once. For means within 1e100 of zero nothing is
+    infinite or NaN.
 
     Args:
-        mean: The mean, ``batch_shape``; all three broadcast against each other.
-        variance: The variance; one that is negative by rounding counts as zero.
-        lower: The lower bound, may be infinite.
+        mean: The mean, ``batch_shape``. All three arguments broadcast.
+        variance: The variance. Negative rounding errors count as zero.
+        lower: The lower bound, possibly infinite.
 
     Returns:
         ``batch_shape`` numbers between zero and one.
@@ -129,28 +129,28 @@ def remaining_variance(mean: Tensor, variance: Tensor, lower: Tensor) -> Tensor:
 
 
 def in_sigmas(distance: Tensor, sigma: Tensor) -> Tensor:
-    """A distance in standard deviations, held where its square stays finite.
+    """Express a distance in standard deviations, clamped so that its square is finite.
 
     Args:
         distance: The distance.
         sigma: The standard deviation.
 
     Returns:
-        Their ratio.
+        The clamped ratio.
     """
     return (distance / sigma).clamp(-FARTHEST_SIGMAS, FARTHEST_SIGMAS)
 
 
 def hold_within(mean: Tensor, lower: Tensor | None, upper: Tensor) -> Tensor:
-    """Hold a mean within its bounds, which rounding may carry it past.
+    """Clamp a mean to its bounds, which it may exceed by rounding.
 
     Args:
         mean: The mean.
-        lower: The lower bound, if there is one.
+        lower: The lower bound, or ``None``.
         upper: The upper bound.
 
     Returns:
-        The mean, with an unchanged gradient.
+        The clamped mean, with the gradient of ``mean``.
     """
     with torch.no_grad():
         inside = mean.clamp(lower, upper)

@@ -1,19 +1,19 @@
-r"""Batches of functions, and what the optimisers ask of them.
+r"""Batches of functions, and what the optimisers need from them.
 
 ``worst_case`` and ``robust_optimum`` work on ``sample_shape`` functions at once:
-posterior samples, a posterior mean, or anything that a user can write down. The
-``sample_shape`` of ``C`` samples of a model is ``C x batch_shape``, BoTorch's order, so
-that points broadcast: ``n x d`` points are common to all functions, ``batch_shape x n x
-d`` to all samples of a model, and with ``sample_shape x n x d`` each function has its
-own. ``BatchFunction`` is all that the optimisers ask:
+posterior samples, a posterior mean, or any function that a user can write. The
+``sample_shape`` of ``C`` samples of a model is ``C x batch_shape``, as in BoTorch, so
+that points broadcast. All functions share ``n x d`` points. All samples of a model
+share ``batch_shape x n x d`` points. With ``sample_shape x n x d`` points, each
+function has its own. The optimisers need a ``BatchFunction``, which has
 
 - values at points;
-- value, gradient and Hessian with respect to some of the columns;
+- values, gradients and Hessians with respect to some of the columns;
 - values at all pairs of some ``x`` with a fixed set of ``theta``;
-- optionally, a lengthscale, which tells how fine a search has to be.
+- optionally a lengthscale, which tells how fine a search must be.
 
-The base class provides all but the first by autograd and plain evaluation, so that any
-batch callable can be used; the posterior samples replace them with closed forms.
+The base class provides all but the first by autograd and plain evaluation, so any batch
+callable will do. Posterior samples replace them by closed forms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
 
-# Largest number of points at which a function of unknown cost is evaluated at once.
+# The largest number of points at which a callable is evaluated at once. A safe choice:
+# a callable that makes a hundred numbers of each point then takes 200 MB.
 MAX_POINTS_AT_ONCE = 2**18
 
 
@@ -54,12 +55,12 @@ class BatchFunction(Module, ABC):
     Attributes:
         sample_shape: The shape of the batch; empty for a single function.
         lengthscale: The distance, in each of the ``d`` columns, over which the
-            functions change; ``None`` if it is not known.
+            functions change, or ``None`` if it is unknown.
         is_analytic: Whether polynomials approximate the functions well over distances
             of a lengthscale.
-        dim: The number of columns ``d``; ``None`` if it is not known.
-        width: ``d`` widths of the region of interest, for the size of differences;
-            needed only by functions without second derivatives in autograd.
+        dim: The number of columns ``d``, or ``None`` if it is unknown.
+        width: ``d`` widths of the region of interest. They set the size of differences
+            for functions that have no second derivatives in autograd.
     """
 
     sample_shape: torch.Size
@@ -75,7 +76,7 @@ class BatchFunction(Module, ABC):
             z: Points.
 
         Returns:
-            Whether there are points for these functions, and for no more of them.
+            Whether the points fit these functions without adding to their number.
         """
         sizes = zip(z.shape[-3::-1], self.sample_shape[::-1], strict=False)
         return 2 <= z.ndim <= 2 + len(self.sample_shape) and all(
@@ -83,13 +84,13 @@ class BatchFunction(Module, ABC):
         )
 
     def is_shared(self, z: Tensor) -> bool:
-        """Whether all samples of a model have their points in common.
+        """Whether all samples of a model share their points.
 
         Args:
             z: Points that broadcast with ``sample_shape x n x d``.
 
         Returns:
-            Whether they have no dimension of samples, or one of size 1.
+            Whether the points have no dimension of samples, or one of size 1.
         """
         return z.ndim < 2 + len(self.sample_shape) or z.shape[:-2][:1] in ((), (1,))
 
@@ -107,9 +108,9 @@ class BatchFunction(Module, ABC):
     def derivatives(self, z: Tensor, columns: Tensor) -> Derivatives:
         """Value, gradient and Hessian with respect to some columns.
 
-        The gradient is autograd's. So is the Hessian, unless the function has no second
-        derivative in autograd (``torch.cdist`` and with it many of GPyTorch's kernels
-        have none): then it is made of central differences of gradients.
+        Both derivatives come from autograd. Some functions have no second derivative
+        there (``torch.cdist``, and with it many GPyTorch kernels). For these, the
+        Hessian comes from central differences of gradients.
 
         Args:
             z: ``sample_shape x n x d`` points, each function its own.
@@ -125,7 +126,7 @@ class BatchFunction(Module, ABC):
             try:
                 gradient = _gradient(value, leaf, create_graph=True)
                 gradient = gradient.index_select(-1, columns)
-                # A loop over columns, not over points: one backward pass for each.
+                # A loop over columns, not points, with one backward pass for each.
                 rows = [_gradient(slope, leaf) for slope in gradient.unbind(dim=-1)]
                 hessian = torch.stack(rows, dim=-2).index_select(-1, columns)
             except NotImplementedError:
@@ -148,7 +149,7 @@ class BatchFunction(Module, ABC):
         return partial(self.derivatives, columns=columns)
 
     def _difference_hessian(self, z: Tensor, columns: Tensor) -> Tensor:
-        """Central differences of gradients, at all points and columns in one call."""
+        """Take central differences of gradients, for all points and columns at once."""
         k = len(columns)
         step = torch.finfo(z.dtype).eps ** (1.0 / 3.0) * self.width
         step = torch.diag_embed(step).index_select(0, columns)
@@ -167,7 +168,7 @@ class BatchFunction(Module, ABC):
 
         Args:
             thetas: ``M x d_theta`` uncontrollable parts.
-            domain: Says which columns are controllable.
+            domain: The domain, which knows the controllable columns.
 
         Returns:
             A function of controllable parts that broadcast with ``sample_shape x b x
@@ -190,7 +191,7 @@ class BatchFunction(Module, ABC):
 
 
 def _gradient(value: Tensor, leaf: Tensor, create_graph: bool = False) -> Tensor:
-    """Gradient of point-wise values; zero where there is no dependence."""
+    """Differentiate point-wise values; zero where they do not depend on the points."""
     if not value.requires_grad:
         return torch.zeros_like(leaf)
     (gradient,) = torch.autograd.grad(
@@ -205,7 +206,7 @@ def _gradient(value: Tensor, leaf: Tensor, create_graph: bool = False) -> Tensor
 
 
 class CallableFunction(BatchFunction):
-    """A batch of functions given by any differentiable batch callable."""
+    """A batch of functions made from any differentiable batch callable."""
 
     def __init__(
         self, function: Callable[[Tensor], Tensor], domain: RobustDomain
@@ -215,17 +216,17 @@ class CallableFunction(BatchFunction):
         Args:
             function: Maps ``n x d`` points, and ``sample_shape x n x d`` points, to
                 ``sample_shape x n`` values. It is evaluated once at a few points of the
-                domain to learn ``sample_shape``.
-            domain: Where the function is defined.
+                domain to find ``sample_shape``.
+            domain: The domain of the function.
 
         Raises:
             BotorchTensorDimensionError: If the values have the wrong shape.
-            InputDataError: If they are not a tensor, or not finite.
+            InputDataError: If the values are not a tensor, or not finite.
         """
         super().__init__()
         self.callable = function
         self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
-        # More points than columns, so that the two cannot be mistaken for one another.
+        # More points than columns, so that the two cannot be confused.
         probe = domain.sample(domain.dim + 1, seed=0)
         with torch.no_grad():
             values: object = function(probe)
@@ -252,7 +253,7 @@ class CallableFunction(BatchFunction):
             ``sample_shape x n`` values.
 
         Raises:
-            InputDataError: If one of them is not finite.
+            InputDataError: If a value is not finite.
         """
         values = self.callable(z)
         _check_values(values, z)
@@ -260,7 +261,7 @@ class CallableFunction(BatchFunction):
 
 
 def _check_values(values: Tensor, z: Tensor) -> None:
-    """Raise if a callable's values are not finite, and say where."""
+    """Raise an error that says where a callable's values are not finite."""
     finite = values.isfinite()
     if not finite.all():
         point = z.detach().expand(*values.shape, -1)[~finite][0]
@@ -278,7 +279,7 @@ def as_batch_function(
     Args:
         function: A ``BatchFunction``, or a differentiable callable that maps ``n x d``
             and ``sample_shape x n x d`` points to ``sample_shape x n`` values.
-        domain: Where the function is defined.
+        domain: The domain of the function.
 
     Returns:
         The function itself, or a wrapper that differentiates it by autograd.

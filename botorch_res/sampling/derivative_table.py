@@ -8,9 +8,9 @@ With ``p = w.u - e`` the derivatives of ``r cos(p)`` are ``-r sin(p) w`` and
         = (sum_j m_j) u u^T - u (sum_j m_j u_j)^T - (...)^T + sum_j m_j u_j u_j^T.
 
 In this form all weights, frequencies and centres are in small tables that are made
-once, and the large tensors of an evaluation, with one entry for each point and feature,
-see nothing but a cosine, a sine, a kernel and matrix products. They are cut into pieces
-of a few functions, rather than of a few points, because every function has its own
+once. An evaluation makes large tensors, with one entry for each point and feature, but
+only takes a cosine, a sine, a kernel and matrix products of them. The work is cut into
+pieces of a few functions, not of a few points, because every function has its own
 tables.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class Tables(NamedTuple):
-    """What is known of the functions before the points are.
+    """Tables of the functions that do not depend on the points.
 
-    The first dimension is that of a model's samples, or one if they have it in common.
+    The first dimension is that of a model's samples, or one if all samples share it.
 
     Attributes:
         frequencies: ``1 x batch_shape x d x F`` frequencies ``w``.
@@ -61,14 +61,14 @@ class Tables(NamedTuple):
     metric: Tensor
 
     def narrow(self, start: int, stop: int) -> Tables:
-        """The tables of some of the functions.
+        """Select the tables of some of the functions.
 
         Args:
-            start: The first of them, along the first dimension.
-            stop: The first that is left out.
+            start: The first function, along the first dimension.
+            stop: The first function after the selected ones.
 
         Returns:
-            Their tables.
+            The tables of these functions.
         """
         return Tables(*(t if len(t) == 1 else t[start:stop] for t in self))
 
@@ -153,7 +153,7 @@ class DerivativeTable:
         )
 
     def _kernels(self, u: Tensor, tables: Tables) -> Derivatives:
-        """The kernels' part of the derivatives."""
+        """Compute the kernels' part of the derivatives."""
         k = len(self.columns)
         table, smoothness = tables.kernels, self.expansion.smoothness
         if math.isinf(smoothness):  # k0 = k2 = -k1: one product serves all
@@ -175,7 +175,7 @@ class DerivativeTable:
 
 
 def _join(parts: list[Derivatives], along_points: bool) -> Derivatives:
-    """Put pieces together again."""
+    """Put the pieces together again."""
     if len(parts) == 1:
         return parts[0]
     axes = (-1, -2, -3) if along_points else (0, 0, 0)
@@ -186,5 +186,5 @@ def _join(parts: list[Derivatives], along_points: bool) -> Derivatives:
 
 
 def _outer(rows: Tensor) -> Tensor:
-    """The products of all pairs of columns."""
+    """Multiply all pairs of columns."""
     return (rows.unsqueeze(-1) * rows.unsqueeze(-2)).flatten(-2)

@@ -6,14 +6,15 @@ have the form
     f_c(z) = o + sum_i a_ci cos(w_i.u) + b_ci sin(w_i.u) + sum_j v_cj k(|u - u_j|),
 
 where ``u`` is the point ``z`` in units of the lengthscales (after the model's input
-transform). Values and derivatives are closed-form, and on a fixed set of thetas the
-cosines, and the squared exponential kernel, factorise into a part that depends on
-``x`` and a part that depends on ``theta``: with ``p = w_x.u_x`` and ``q = w_t.u_t``
+transform). Values and derivatives have closed forms. The cosines and the squared
+exponential kernel factorise into a part that depends on ``x`` and a part that depends
+on ``theta``: with ``p = w_x.u_x`` and ``q = w_t.u_t``
 
     a cos(p + q) + b sin(p + q)
         = cos(p) (a cos(q) + b sin(q)) + sin(p) (b cos(q) - a sin(q)),
 
-so that all values ``f_c(x_j, theta_m)`` are one matrix product.
+so that on a fixed set of thetas all values ``f_c(x_j, theta_m)`` are one matrix
+product.
 
 References:
 .. [Rahimi2007random]
@@ -41,7 +42,10 @@ from botorch_res.sampling.batch_function import BatchFunction, Derivatives
 from botorch_res.sampling.derivative_table import DerivativeTable
 from botorch_res.sampling.theta_table import ThetaTable
 
-# Distance over which a function changes, in lengthscales, by the kernel's smoothness.
+# The distance over which a function changes, in lengthscales, by the kernel's
+# smoothness. It only sets the spacing of the search grids, whose densities were chosen
+# by measurement with these values (see box_search.py and robust_optimum.py). Matern
+# functions wiggle at all scales, so no distance follows from theory.
 ROUGHNESS = {math.inf: 1.0, 2.5: 0.4, 1.5: 0.1, 0.5: 0.05}
 
 
@@ -55,7 +59,7 @@ class Expansion(BatchFunction):
         centers: ``batch_shape x t x d`` scaled points ``u_j``.
         kernel_weights: ``sample_shape x t`` weights ``v``, including the kernel's
             variance.
-        offset: ``sample_shape``, or broadcasts with it, constants ``o``.
+        offset: ``sample_shape`` constants ``o``.
         smoothness: Matern's ``nu``, infinite for the squared exponential.
     """
 
@@ -99,8 +103,8 @@ class Expansion(BatchFunction):
             shift: ``batch_shape x 1 x d`` origin; zero if ``None``.
             input_transform: The model's input transform.
             slope: ``batch_shape x 1 x d`` derivative of each column of ``u`` by the
-                same column of ``z``; ``None`` if there is an input transform that is
-                not an affine map of each column, and derivatives take autograd.
+                same column of ``z``. With an input transform that is not an affine map
+                of each column it must be ``None``; derivatives then use autograd.
         """
         super().__init__()
         one = torch.ones_like(frequencies[..., :1, :])
@@ -111,7 +115,7 @@ class Expansion(BatchFunction):
             ("frequencies", frequencies),
             ("cosines", cosines),
             ("sines", sines),
-            # a cos(p) + b sin(p) = r cos(p - e), with half as many cosines to take.
+            # a cos(p) + b sin(p) = r cos(p - e): half as many cosines to compute.
             ("amplitudes", torch.hypot(cosines, sines)),
             ("angles", torch.atan2(sines, cosines)),
             ("centers", centers),
@@ -125,7 +129,7 @@ class Expansion(BatchFunction):
         self.smoothness = smoothness
         self.input_transform = input_transform
         self.sample_shape = cosines.shape[:-1]
-        # A transform that is not affine may change the number of columns.
+        # A transform that is not affine can change the number of columns.
         self.dim = None if slope is None else slope.shape[-1]
 
     @property
@@ -137,8 +141,8 @@ class Expansion(BatchFunction):
     def lengthscale(self) -> Tensor | None:  # type: ignore[override]
         """Distance over which the functions change, in the user's units.
 
-        This is the smallest lengthscale of a batch of models, and only a part of it for
-        the Matern kernels, which have more wiggles in a lengthscale.
+        This is the smallest lengthscale of a batch of models. For Matern kernels it is
+        a fraction of that, because their functions wiggle more within a lengthscale.
         """
         if self.slope is None:
             return None
@@ -147,11 +151,11 @@ class Expansion(BatchFunction):
 
     @property
     def is_analytic(self) -> bool:  # type: ignore[override]
-        """Whether the kernel is the squared exponential, in the user's units too."""
+        """Whether the kernel is squared exponential, also in the user's units."""
         return math.isinf(self.smoothness) and self.slope is not None
 
     def scaled(self, z: Tensor) -> Tensor:
-        """Carry points to the space in which the expansion is stationary.
+        """Map points to the space in which the expansion is stationary.
 
         Args:
             z: Points that broadcast with ``sample_shape x n x d``.
@@ -174,14 +178,14 @@ class Expansion(BatchFunction):
             z: Points that broadcast with ``sample_shape x n x d``.
 
         Returns:
-            ``sample_shape x n`` values; not a number at a point that is not finite.
+            ``sample_shape x n`` values, NaN at points that are not finite.
         """
         width = self.frequencies.shape[-2] + self.centers.shape[-2]
         rows = max(1, memory.MAX_ELEMENTS // (width * (z.shape[:-2].numel())))
         if z.shape[-2] > rows:
             return torch.cat([self(part) for part in z.split(rows, dim=-2)], dim=-1)
         u = self.scaled(z)
-        # For one sample of each model the other way takes half as many cosines.
+        # For a single sample of each model the other way computes half as many cosines.
         shared = self.is_shared(z) and self.num_samples > 1
         if not shared:
             u = u.expand(*self.sample_shape, *u.shape[-2:])
@@ -237,7 +241,7 @@ class Expansion(BatchFunction):
 
         Args:
             thetas: ``M x d_theta`` uncontrollable parts.
-            domain: Says which columns are controllable.
+            domain: The domain, which knows the controllable columns.
 
         Returns:
             A function of controllable parts that broadcast with ``sample_shape x b x

@@ -1,22 +1,21 @@
 r"""Function samples from the posterior of a Gaussian process.
 
-A prior sample is a sum of ``F`` random Fourier features with normal weights; its
-frequencies come from BoTorch's ``gen_kernel_features``. Matheron's rule turns it into a
-sample of the posterior, by correcting it for its residual at the ``t`` observations:
+A prior sample is a sum of ``F`` random Fourier features with normal weights. Its
+frequencies come from BoTorch's ``gen_kernel_features``. Matheron's rule corrects it for
+its residual at the ``t`` observations, which makes it a sample of the posterior:
 
 - ``method="matheron"`` corrects with the exact kernel. For any number of observations
   the mean is exact given the frequencies, the covariance is exact on average over them,
-  and the variance does not starve as ``t`` nears ``F``.
-- ``method="weight"`` corrects with the features' own kernel, which is an exact sample
-  of the Bayesian linear model with these features. Its evaluation does not depend on
-  ``t``; it is right for ``t`` well below ``F``.
+  and the variance does not collapse as ``t`` approaches ``F``.
+- ``method="weight"`` corrects with the kernel of the features. This is an exact sample
+  of the Bayesian linear model with these features. The cost of an evaluation does not
+  depend on ``t``. It is accurate for ``t`` well below ``F``.
 
-Either takes ``O(t^3 + t F)``; the ``F x F`` matrix of the linear model never appears.
-Samples are of the noise-free function, in the user's units. With the same seed, models
-that differ in the order of their columns have the same functions, with their columns in
-that order, up to rounding. All samples of a model have
-the same frequencies, so that their covariance for one seed has an error of its own,
-however many samples are drawn.
+Both take ``O(t^3 + t F)``; the ``F x F`` matrix of the linear model never appears.
+Samples are of the noise-free function, in the user's units. If two models differ only
+in the order of their columns, the same seed gives the same functions up to rounding,
+with their columns in that order. All samples of a model share their frequencies, so for
+one seed their covariance has an error that more samples do not remove.
 
 References:
 .. [Wilson2020efficiently]
@@ -78,18 +77,18 @@ def draw_fourier_samples(
         num_features: The number ``F`` of Fourier features, an even number.
         method: ``"matheron"`` or ``"weight"``, see the module's docstring.
         seed: Makes the functions reproducible, and leaves torch's global generator
-            as it is. For a batch of models, several seeds may be given, one for each:
-            its functions are then those of the single model with that seed.
-        domain: The domain of the problem, if known. It tells columns apart that the
-            model does not, see ``rank_columns``; and for a kernel that has no Fourier
-            features a fully finite domain is needed, and
-            exact joint samples on it are drawn.
+            alone. A batch of models can have one seed for each model. The functions of
+            each are then those of the single model with that seed.
+        domain: The domain of the problem, if known. It distinguishes columns that look
+            the same to the model, see ``rank_columns``. A kernel without Fourier
+            features needs a domain with two finite parts, on which exact joint samples
+            are drawn.
 
     Returns:
         ``C x batch_shape`` functions.
 
     Raises:
-        UnsupportedError: If the model, or its kernel, is not one of those above.
+        UnsupportedError: If the model or its kernel is none of those above.
         InputDataError: If another argument has a wrong value.
 
     Example:
@@ -128,7 +127,7 @@ def draw_fourier_samples(
 
 
 class StationarySpace(NamedTuple):
-    """Where the model's kernel is stationary with unit lengthscale and variance.
+    """The space in which the model's kernel has unit lengthscale and variance.
 
     Attributes:
         smoothness: Matern's ``nu``, infinite for the squared exponential.
@@ -190,7 +189,7 @@ def build_expansion(
     weights: Tensor,
     kernel_weights: Tensor | None,
 ) -> Expansion:
-    """Put an expansion together and carry it to the user's units.
+    """Put an expansion together and convert it to the user's units.
 
     Args:
         view: The model.
@@ -248,7 +247,7 @@ def _draw_random(
             f"{len(seed)} for a model of batch shape {tuple(view.batch_shape)}."
         )
     single = kernel[0] if kernel.batch_shape else kernel
-    # Generators know no batches. The arithmetic that follows is one batch again.
+    # Random generators have no batches. All later arithmetic is batched.
     members = []
     for own in seed:
         with seeded(own):
@@ -293,7 +292,7 @@ def _is_affine(transform: Module | None) -> bool:
 def _check_arguments(
     num_samples: object, num_features: object, method: object, seed: object
 ) -> None:
-    """Raise on wrong arguments."""
+    """Raise an error unless the arguments are valid."""
     check_number("num_samples", num_samples, 1)
     if not isinstance(num_features, Integral) or num_features < 2 or num_features % 2:
         raise InputDataError(

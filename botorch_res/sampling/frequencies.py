@@ -1,22 +1,23 @@
 r"""Frequencies of the Fourier features of a stationary kernel.
 
 By Bochner's theorem a stationary kernel is the mean of ``cos(w.(u - u'))`` over its
-spectral density ``p(w)``, and features with frequencies drawn from ``p`` have this
-kernel on average. What the observations leave open of a function, however, is made of
-its highest frequencies, and of those ``p`` yields few: after some dozens of
-observations the variance of posterior samples would rest on one or two features, and be
-far too low in most draws and far too high in a few.
+spectral density ``p(w)``. Features with frequencies drawn from ``p`` have this kernel
+on average. But once there are some dozens of observations, only the highest frequencies
+of a function remain uncertain, and ``p`` yields few of these. The variance of posterior
+samples would then depend on one or two features: far too low in most draws, and far too
+high in a few.
 
-Therefore every other frequency is stretched by ``s = 1 + sqrt(2 / d)`` in ``d``
-dimensions, where the squared exponential's ``|w|^2`` is ``d`` with a relative standard
-deviation of ``sqrt(2 / d)``; twice as far beyond 1 for the Matern kernels, whose
-densities have heavy tails. The features of frequency ``w`` have the variance
-``p(w) / q(w)``, at most 2, where
+So every other frequency is stretched by ``s = 1 + sqrt(2 / d)`` in ``d`` dimensions.
+There, ``|w|^2`` of the squared exponential has mean ``d`` and relative standard
+deviation ``sqrt(2 / d)``. The spectral densities of the Matern kernels have heavy
+tails: for them, ``s - 1`` is twice as large. The features of frequency ``w`` have the
+variance ``p(w) / q(w)``, at most 2, where
 
     q(w) = (p(w) + s^-d p(w / s)) / 2
 
 is the density of all frequencies together. The kernel remains exact on average (the
-balance heuristic), and a single draw is closer to it where it matters.
+balance heuristic), and a single draw is closer to it where it matters. Errors with and
+without stretching are in ``benchmarks/results/samples.md``.
 
 References:
 .. [Rahimi2007random]
@@ -36,8 +37,9 @@ import torch
 from botorch.sampling.pathwise import gen_kernel_features
 from torch import Tensor
 
-# Observations are compared to about six digits of a column's range, which rounding
-# errors do not reach. Not a round number: data that are lie far from where keys change.
+# Observations are compared to about six digits of a column's range, far above rounding
+# errors. The number is not round on purpose: round data are then far from the edges
+# between keys.
 KEYS_PER_RANGE = 1e6 / math.pi
 
 
@@ -45,13 +47,14 @@ def draw_plain_frequencies(kernel: Any, dim: int, num_frequencies: int) -> Tenso
     """Draw from the spectral density of a stationary kernel.
 
     Args:
-        kernel: A squared exponential or Matern kernel, with or without a scale.
+        kernel: A squared exponential or Matern kernel, with or without a scale. The
+            values of its lengthscales do not matter.
         dim: The number ``d`` of its inputs.
         num_frequencies: The number of frequencies.
 
     Returns:
         ``batch_shape x num_frequencies x d`` angular frequencies in units of the
-        lengthscales, whose values do not matter.
+        lengthscales.
     """
     features = gen_kernel_features(
         kernel, num_inputs=dim, num_outputs=2 * num_frequencies
@@ -63,12 +66,12 @@ def draw_plain_frequencies(kernel: Any, dim: int, num_frequencies: int) -> Tenso
 def rank_columns(
     inputs: Tensor, lengthscale: Tensor, is_theta: Tensor | None = None
 ) -> Tensor:
-    """Number columns in an order that does not depend on where they stand.
+    """Number the columns in an order that does not depend on their positions.
 
-    Controllable columns come first. Columns are then compared as words are in a
-    dictionary: by the observations one after the other, in units of the column's range;
-    if these are the same, by lengthscale; at last by the inputs themselves. Columns
-    that are the same in all of this are numbered as they stand.
+    Controllable columns come first. Columns are then compared like words in a
+    dictionary: by one observation after the other, in units of the column's range; if
+    these agree, by lengthscale; finally by the inputs themselves. Columns that agree in
+    all of this keep their order.
 
     Args:
         inputs: ``batch_shape x t x d`` transformed inputs of the observations.
@@ -97,7 +100,7 @@ def rank_columns(
 
 
 def stretch_frequencies(drawn: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
-    """Stretch every other frequency, and weigh the features that belong to them.
+    """Stretch every other frequency, and compute the weights of the features.
 
     Args:
         drawn: ``batch_shape x num_frequencies x d`` frequencies from the kernel's
@@ -107,17 +110,17 @@ def stretch_frequencies(drawn: Tensor, smoothness: float) -> tuple[Tensor, Tenso
     Returns:
         ``batch_shape x num_frequencies x d`` angular frequencies in units of the
         lengthscales, and ``batch_shape x num_frequencies`` shares of the prior's
-        variance, which are 1 in sum on average.
+        variance. On average they sum to 1.
     """
     num_frequencies, dim = drawn.shape[-2:]
-    tail = 1.0 if math.isinf(smoothness) else 2.0
-    stretch = 1.0 + tail * math.sqrt(2.0 / dim)
-    # Alternating points of a Sobol sequence lie on either side of the origin, which is
-    # the same to the features: the two halves are as evenly spread as can be.
+    heaviness = 1.0 if math.isinf(smoothness) else 2.0
+    stretch = 1.0 + heaviness * math.sqrt(2.0 / dim)
+    # Successive points of a Sobol sequence lie on opposite sides of the origin, which
+    # features do not distinguish. So both halves are spread as evenly as possible.
     stretched = torch.arange(num_frequencies, device=drawn.device) % 2 == 1
     frequencies = torch.where(stretched.unsqueeze(-1), stretch * drawn, drawn)
     square = frequencies.square().sum(dim=-1)
-    # q / p, with the stretched frequencies' share of an odd number.
+    # q / p. Of an odd number of frequencies, less than half are stretched.
     share = (num_frequencies // 2) / num_frequencies
     ratio = (
         log_spectral_density(square / stretch**2, smoothness, dim)
@@ -130,8 +133,8 @@ def stretch_frequencies(drawn: Tensor, smoothness: float) -> tuple[Tensor, Tenso
 def log_spectral_density(square: Tensor, smoothness: float, dim: int) -> Tensor:
     """Logarithm of the spectral density at unit lengthscale, up to a constant.
 
-    The density is the normal one for the squared exponential kernel, and Student's t
-    with ``2 nu`` degrees of freedom for a Matern kernel.
+    The density is normal for the squared exponential kernel. For a Matern kernel it is
+    Student's t with ``2 nu`` degrees of freedom.
 
     Args:
         square: Squared norms of frequencies.

@@ -1,8 +1,8 @@
 r"""Exact joint samples of a Gaussian process on a finite domain.
 
-A kernel without Fourier features (categorical, periodic, sums and products) can still
-be sampled exactly where both parts of the domain are finite: the functions are then
-just a table of jointly normal values.
+Some kernels have no Fourier features: categorical and periodic ones, sums, products. If
+both parts of the domain are finite, they can still be sampled exactly. The functions
+are then tables of jointly normal values.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.sampling.batch_function import BatchFunction
 
-# The joint covariance of more points than this would need more than 200 MB.
+# The joint covariance of so many points takes 200 MB in double precision.
 MAX_JOINT_POINTS = 5000
 
 
 class GridSamples(BatchFunction):
-    """Functions that are known on the points of a finite domain only.
+    """Functions that are known only on the points of a finite domain.
 
     Attributes:
         table: ``sample_shape x n_x x n_theta`` values.
@@ -88,18 +88,17 @@ class GridSamples(BatchFunction):
 
         Args:
             thetas: ``M x d_theta`` uncontrollable choices.
-            domain: Says which columns are controllable.
+            domain: The domain, which knows the controllable columns.
 
         Returns:
-            A function of ``b x d_x``, ``sample_shape x b x d_x`` or ``batch_shape x 1
-            x b x d_x`` controllable choices that returns the ``sample_shape x b x M``
-            values at all pairs.
+            A function of ``b x d_x`` or ``sample_shape x b x d_x`` controllable choices
+            that returns the ``sample_shape x b x M`` values at all pairs.
         """
         column = _find(self.domain.theta, thetas)
         return partial(_look_up, self.table.index_select(-1, column), self.domain)
 
     def _apply(self, fn: Any, recurse: bool = True) -> GridSamples:
-        """Move to a dtype or device, with the domain."""
+        """Move to a dtype or device together with the domain."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.domain = self.domain.to(self.table.dtype, self.table.device)
         return self
@@ -158,8 +157,8 @@ def describe_kernel(kernel: Module) -> str:
         kernel: A GPyTorch kernel.
 
     Returns:
-        For example ``ScaleKernel(PeriodicKernel)``; with the columns, if it sees some
-        of them only.
+        For example ``ScaleKernel(PeriodicKernel)``. A kernel that sees only some of the
+        columns is named with these columns.
     """
     inner = [
         describe_kernel(child)
@@ -174,16 +173,18 @@ def describe_kernel(kernel: Module) -> str:
 
 
 def _look_up(table: Tensor, domain: RobustDomain, x: Tensor) -> Tensor:
-    """Values of a ``sample_shape x n_x x M`` table at controllable choices."""
+    """Look up a ``sample_shape x n_x x M`` table at controllable choices."""
     row = _find(domain.x, x).unsqueeze(-1)
     return table.gather(-2, row.expand(*table.shape[:-2], -1, table.shape[-1]))
 
 
 def _find(part: DomainPart, points: Tensor) -> Tensor:
-    """The ``... x n`` positions of ``... x n x d_part`` points among the choices."""
+    """Find the ``... x n`` positions of points among the choices."""
     choices = part.choices
     assert choices is not None
     width = choices.amax(dim=0) - choices.amin(dim=0)
+    # Points went through a few operations since they were choices. A thousand rounding
+    # units is a safe choice: it covers these, and tells any sensible choices apart.
     tolerance = (
         1e3 * torch.finfo(choices.dtype).eps * (width + choices.abs().amax(dim=0))
     )
@@ -191,8 +192,8 @@ def _find(part: DomainPart, points: Tensor) -> Tensor:
     missing = ~same.any(dim=-1)
     if missing.any():
         raise InputDataError(
-            "A kernel without Fourier features has samples on the points of a finite "
-            "domain only, so that all points, also those of the training data, have "
-            f"to be among its `{part.name}_choices`, got {points[missing][0].tolist()}."
+            "Samples of a kernel without Fourier features exist only on a finite "
+            "domain. Expected all points, also those of the training data, to be "
+            f"among its `{part.name}_choices`, got {points[missing][0].tolist()}."
         )
     return same.to(torch.uint8).argmax(dim=-1)

@@ -12,12 +12,12 @@ from botorch_res.sampling.fourier import build_expansion, read_space
 
 
 class KernelMean(BatchFunction):
-    """The posterior mean of a model with any kernel and mean, by plain evaluation."""
+    """The posterior mean of a model with any kernel and prior mean."""
 
     weights: Tensor
 
     def __init__(self, view: ExactGPView) -> None:
-        """Read the weights of the kernel at the observations.
+        """Read the kernel's weights at the observations.
 
         Args:
             view: The model.
@@ -28,7 +28,7 @@ class KernelMean(BatchFunction):
         self.sample_shape = torch.Size([1, *view.batch_shape])
         inputs = view.original_inputs.flatten(0, -2)
         spread = inputs.amax(dim=0) - inputs.amin(dim=0)
-        # A single observation tells the order of magnitude of its columns at best.
+        # A single observation tells, at best, the order of magnitude of its columns.
         size = torch.where(spread > 0, spread, inputs.abs().amax(dim=0))
         self.register_buffer("width", torch.where(size > 0, size, 1.0))
 
@@ -51,12 +51,12 @@ def posterior_mean(model: Model | ExactGPView) -> BatchFunction:
     """The posterior mean as ``1 x batch_shape`` functions, in the user's units.
 
     Args:
-        model: An exact single-output GP such as ``SingleTaskGP``, single or batched; or
+        model: An exact single-output GP such as ``SingleTaskGP``, single or batched, or
             the view of one.
 
     Returns:
-        The posterior mean; with closed-form derivatives for squared exponential and
-        Matern kernels and a constant mean.
+        The posterior mean. Its derivatives have a closed form for squared exponential
+        and Matern kernels with a constant prior mean.
     """
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
     kernel = view.stationary_kernel

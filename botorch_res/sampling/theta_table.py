@@ -1,14 +1,14 @@
 r"""All values of a batch of expansions on a fixed set of thetas, as a matrix product.
 
 A feature of ``z = (x, theta)`` is a sum of products of a factor in ``x`` and a factor
-in ``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are made
-once. The weights of the samples go to either side: to the thetas, once and for all,
-if all samples of a model are evaluated at the same ``x`` and the memory allows it;
-otherwise to the ``x``.
+in ``theta`` (see the module of ``Expansion``). The factors of the fixed thetas are
+computed once. The weights of the samples multiply one side. If all samples of a model
+are evaluated at the same ``x``, and the memory suffices, they multiply the factors of
+the thetas, once and for all. Otherwise they multiply the factors of ``x``.
 
-Matern kernels do not factorise: their part of the sum is evaluated pair by pair, from
-squared distances that add up over the two parts. In a column with a tolerance, where
-``x`` and the deviation add up, no kernel does, and the distance is that of the sum.
+Matern kernels do not factorise. Their part of the sum is evaluated pair by pair, from
+squared distances that are sums over the two parts. In a column with a tolerance, where
+``x`` and the deviation add up, no kernel factorises.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ThetaTable:
-    """Values of ``sample_shape`` expansions at all pairs of ``x`` with fixed thetas."""
+    """Evaluates ``sample_shape`` expansions at all pairs of ``x`` and fixed thetas."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class ThetaTable:
         domain: RobustDomain,
         slope: Tensor,
     ) -> None:
-        """Make the factors of the thetas.
+        """Compute the factors of the thetas.
 
         Args:
-            expansion: The functions, with columns that are scaled one by one.
+            expansion: The functions. Their input transform must be affine.
             thetas: ``M x d_theta`` uncontrollable parts.
             domain: Says which columns are controllable.
             slope: ``batch_shape x 1 x d`` derivative of each scaled column by the
@@ -51,9 +51,7 @@ class ThetaTable:
         self.separable = math.isinf(expansion.smoothness) and not domain.tolerances
         points = domain.theta.embed(thetas)
         # A deviation is a difference of points, and scales as one.
-        u = torch.where(
-            domain.has_tolerance, slope * points, expansion.scaled(points)
-        )
+        u = torch.where(domain.has_tolerance, slope * points, expansion.scaled(points))
         tolerances = domain.tolerances
         self.own = {
             part.name: part.index.new_tensor(
@@ -98,7 +96,7 @@ class ThetaTable:
         return values.movedim(-3, 0) + self.expansion.offset[..., None, None]
 
     def _features(self, u: Tensor, part: DomainPart) -> Tensor:
-        """The ``... x n x W`` cosines, sines and, if separable, kernels of one part."""
+        """Compute the cosines, sines and, if separable, kernels of one part."""
         phase = u @ part.of(self.expansion.frequencies).unsqueeze(-3).mT
         factors = [phase.cos(), phase.sin()]
         if self.separable:
@@ -115,7 +113,7 @@ class ThetaTable:
         return squared_distance(u, centers, self.expansion.smoothness)
 
     def _weigh(self, factors: Tensor) -> Tensor:
-        """Apply the ``batch_shape x C`` samples' weights to the factors of one part."""
+        """Multiply the factors of one part by the weights of the samples."""
         a, b, v = (
             weights.movedim(0, -2).unsqueeze(-2)
             for weights in (
@@ -134,7 +132,7 @@ class ThetaTable:
     def _kernel(self, u: Tensor, shared: bool) -> Tensor:
         """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""
         weights = self.expansion.kernel_weights.movedim(0, -2)
-        # All samples of a model in one product, or each with its own distances.
+        # One product for all samples of a model, or distances for each sample.
         if shared:
             weights = weights.mT[..., None, None, :, :]
         else:

@@ -188,6 +188,41 @@ class Strategy(ABC):
         return torch.cat([X, X_pending]), torch.cat([Y, mean]), Yvar
 
 
+class ModelStrategy(Strategy):
+    """Proposes all points at once, from a model of the data."""
+
+    @abstractmethod
+    def _propose(
+        self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int
+    ) -> Tensor:
+        """Propose ``n x d`` points; the arguments are those of ``propose``."""
+
+    def propose(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        Yvar: Tensor | None = None,
+        X_pending: Tensor | None = None,
+        n: int = 1,
+        seed: int = 0,
+    ) -> Tensor:
+        """Fit the model, and propose points to evaluate next.
+
+        Args:
+            X: A ``t x d`` tensor of evaluated points.
+            Y: A ``t x 1`` tensor of their observed values.
+            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            X_pending: A ``p x d`` tensor of pending points.
+            n: The number of points.
+            seed: The seed of whatever the strategy draws.
+
+        Returns:
+            An ``n x d`` tensor.
+        """
+        self.check(X, X_pending, n)
+        return self._propose(self.fit(X, Y, Yvar), X, X_pending, n, seed)
+
+
 class SequentialStrategy(Strategy):
     """Proposes one point after the other, each with its predecessors pending."""
 
@@ -242,7 +277,7 @@ StrategyClass = TypeVar("StrategyClass", bound=type[Strategy])
 
 
 def register_strategy(name: str) -> Callable[[StrategyClass], StrategyClass]:
-    """Make a strategy known by a name; a decorator for its class.
+    """Register a strategy under a name; a decorator for its class.
 
     Args:
         name: The name.

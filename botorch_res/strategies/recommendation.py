@@ -3,8 +3,8 @@ r"""Recommendations: the robust optimum of a model, and how sure the model is of
 The recommendation is the robust optimum of the posterior mean. Its uncertainty is that
 of the worst-case value ``g(x) = max over theta of f(x, theta)`` under the posterior:
 functions are drawn jointly over many thetas, and the largest value of each counts. The
-interval therefore also covers that another theta may turn out to be worse than the one
-which the mean takes for the worst, and may lie above the predicted value.
+interval therefore also covers that another theta may be worse than the worst one by the
+mean. It may lie above the predicted value.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@ r"""Replicates of an experiment as one batch.
 To compare strategies one runs each on the same problem from many seeds. ``S`` such runs
 are one tensor program here: a batched model, fitted in one go; a batched acquisition
 function, in which every member has its own function samples; a batched search for the
-candidates; a batched min-max recommendation. Member ``s`` takes the step which the
-strategy would take on the data of member ``s`` alone with seed ``s``, up to rounding
-and to the grids of the min-max searches, which are as fine as the roughest member asks.
+candidates; a batched min-max recommendation. Member ``s`` takes the step that the
+strategy would take on the data of member ``s`` alone with seed ``s``. The steps differ
+by rounding, and by the grids of the min-max searches: all members share the finest.
 
-All runs have the same domain and the same number of observations, the model factory
-has to accept batches of data, as all but ``BayesianGP`` do, and no points are pending.
+All runs have the same domain and the same number of observations. The model factory
+must accept batches of data, as all but ``BayesianGP`` do. No points are pending.
 
 Example:
     >>> strategy = make_strategy("res", domain, maximize=False, num_samples=1)

@@ -11,12 +11,12 @@ from torch import Tensor
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.checks import at_least
 from botorch_res.optim import optimize_replicates, optimize_robust_acqf
-from botorch_res.strategies.base import Strategy, register_strategy
+from botorch_res.strategies.base import ModelStrategy, register_strategy
 
 
 @register_strategy("res")
 @dataclass(eq=False, kw_only=True)
-class RobustEntropySearchStrategy(Strategy):
+class RobustEntropySearchStrategy(ModelStrategy):
     """Propose the points that tell most about the robust optimum.
 
     Attributes:
@@ -31,31 +31,12 @@ class RobustEntropySearchStrategy(Strategy):
     num_restarts: int = at_least(1, 8)
     raw_samples: int = at_least(1, 256)
 
-    def propose(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None = None,
-        X_pending: Tensor | None = None,
-        n: int = 1,
-        seed: int = 0,
+    def _propose(
+        self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int
     ) -> Tensor:
-        """Maximise the information gain, one point after the other.
-
-        Args:
-            X: A ``t x d`` tensor of evaluated points.
-            Y: A ``t x 1`` tensor of their observed values.
-            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
-            X_pending: A ``p x d`` tensor of points under way.
-            n: The number of points.
-            seed: The seed of the samples and of the search.
-
-        Returns:
-            An ``n x d`` tensor.
-        """
-        self.check(X, X_pending, n)
+        """Maximise the information gain, one point after the other."""
         candidates, _ = optimize_robust_acqf(
-            self._acquisition_function(self.fit(X, Y, Yvar), seed, X_pending),
+            self._acquisition_function(model, seed, X_pending),
             self.domain,
             q=n,
             num_restarts=self.num_restarts,

@@ -15,7 +15,7 @@ from botorch_res.strategies.base import SequentialStrategy, register_strategy
 @register_strategy("stable_opt")
 @dataclass(eq=False, kw_only=True)
 class StableOptStrategy(SequentialStrategy):
-    """Propose the best ``x`` in an optimistic, and its ``theta`` in a pessimistic mood.
+    """Propose the best ``x`` by optimistic bounds, its ``theta`` by pessimistic ones.
 
     Attributes:
         sqrt_beta: The bounds' distance from the mean, in standard deviations.

@@ -9,37 +9,21 @@ from torch import Tensor
 from botorch_res.models import ExactGPView
 from botorch_res.optim import robust_optimum
 from botorch_res.sampling import draw_fourier_samples
-from botorch_res.strategies.base import Strategy, register_strategy
+from botorch_res.strategies.base import ModelStrategy, register_strategy
 
 
 @register_strategy("thompson")
-class ThompsonStrategy(Strategy):
-    """Draw functions from the posterior and propose their robust optima."""
+class ThompsonStrategy(ModelStrategy):
+    """Draw functions from the posterior and propose their robust optima.
 
-    def propose(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None = None,
-        X_pending: Tensor | None = None,
-        n: int = 1,
-        seed: int = 0,
+    Pending points are ignored: independent functions keep the points apart.
+    """
+
+    def _propose(
+        self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int
     ) -> Tensor:
-        """Propose the robust optimum of one posterior function for each point.
-
-        Args:
-            X: A ``t x d`` tensor of evaluated points.
-            Y: A ``t x 1`` tensor of their observed values.
-            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
-            X_pending: Ignored: independent functions keep the points apart.
-            n: The number of points.
-            seed: The seed of the functions.
-
-        Returns:
-            An ``n x d`` tensor.
-        """
-        self.check(X, X_pending, n)
-        points = self._optima(self.fit(X, Y, Yvar), n, seed)
+        """Propose the robust optimum of one posterior function for each point."""
+        points = self._optima(model, n, seed)
         points = points.movedim(0, -2).reshape(-1, X.shape[-1])
         # With an ensemble every member has drawn n functions: keep n of all of them.
         generator = torch.Generator().manual_seed(seed)

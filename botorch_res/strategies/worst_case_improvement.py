@@ -15,7 +15,7 @@ from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.acquisition.risk_measures import WorstCase
 from botorch.models.model import Model
-from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.input import AppendFeatures
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.utils.safe_math import logmeanexp
@@ -31,12 +31,12 @@ from botorch_res.models import ExactGPView
 from botorch_res.models.members import members
 from botorch_res.optim import WorstCaseSolver, mean_function, optimize_robust_acqf
 from botorch_res.seeding import seeded
-from botorch_res.strategies.base import Strategy, register_strategy
+from botorch_res.strategies.base import ModelStrategy, register_strategy
 
 
 @register_strategy("worst_case_nei")
 @dataclass(eq=False, kw_only=True)
-class WorstCaseImprovementStrategy(Strategy):
+class WorstCaseImprovementStrategy(ModelStrategy):
     """Propose what a BoTorch user picks today for the worst case.
 
     ``qLogNoisyExpectedImprovement`` of the risk measure ``WorstCase``, whose thetas
@@ -60,30 +60,10 @@ class WorstCaseImprovementStrategy(Strategy):
     raw_samples: int = at_least(1, 64)
     batch_limit: int = at_least(1, 64)
 
-    def propose(
-        self,
-        X: Tensor,
-        Y: Tensor,
-        Yvar: Tensor | None = None,
-        X_pending: Tensor | None = None,
-        n: int = 1,
-        seed: int = 0,
+    def _propose(
+        self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int
     ) -> Tensor:
-        """Maximise the improvement over ``x``, then choose ``theta``.
-
-        Args:
-            X: A ``t x d`` tensor of evaluated points.
-            Y: A ``t x 1`` tensor of their observed values.
-            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
-            X_pending: A ``p x d`` tensor of points under way.
-            n: The number of points.
-            seed: The seed of the functions, of the thetas and of the search.
-
-        Returns:
-            An ``n x d`` tensor.
-        """
-        self.check(X, X_pending, n)
-        model = self.fit(X, Y, Yvar)
+        """Maximise the improvement over ``x``, then choose ``theta``."""
         thetas = self.domain.theta.choices
         if thetas is None:
             thetas = self.domain.theta.sample(self.num_thetas, seed=seed)
@@ -170,7 +150,7 @@ class WorstCaseImprovement(AcquisitionFunction):
         self.set_X_pending(X_pending)
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Tell of pending points.
+        """Set the pending points.
 
         Args:
             X_pending: ``p x d`` points, or ``None``.
@@ -236,24 +216,19 @@ class Jitter(PosteriorTransform):
         return GPyTorchPosterior(MultivariateNormal(mean, lazy))
 
 
-class AppendThetas(InputTransform):
+class AppendThetas(AppendFeatures):
     """Appends all thetas to every ``x``, and goes on to the model's space."""
 
-    is_one_to_many = True
-    transform_on_train = False
-    transform_on_eval = True
-    transform_on_fantasize = True
-
     def __init__(self, view: ExactGPView, domain: RobustDomain, thetas: Tensor) -> None:
-        """Take over the way into the model's space.
+        """Keep the way into the model's space.
 
         Args:
             view: The model.
             domain: The domain.
             thetas: The ``m x d_theta`` thetas.
         """
-        super().__init__()
-        self.view, self.domain, self.thetas = view, domain, thetas
+        super().__init__(feature_set=thetas, transform_on_fantasize=True)
+        self.view, self.domain = view, domain
 
     def transform(self, X: Tensor) -> Tensor:
         """Transform points.
@@ -264,5 +239,6 @@ class AppendThetas(InputTransform):
         Returns:
             ``batch_shape x (q * m) x d`` points in the model's space.
         """
-        z = self.domain.join(X.unsqueeze(-2), self.thetas)
-        return self.view.transform_inputs(z.flatten(-3, -2))
+        sizes = [self.domain.x.dim, self.domain.theta.dim]
+        x, theta = super().transform(X).split(sizes, dim=-1)
+        return self.view.transform_inputs(self.domain.join(x, theta))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 # The largest finite set that parameters with finitely many values may span.
 MAX_COMBINATIONS = 10_000
-# A message lists so many values.
+# The most values that a message lists.
 _MAX_LISTED = 6
 
 
@@ -119,11 +119,9 @@ class Parameter:
             an equal share.
         """
         if self.values is None:
-            return torch.lerp(
-                unit.new_tensor(self.encode(self.lower)),
-                unit.new_tensor(self.encode(self.upper)),
-                unit,
-            )
+            ends = [self.encode(self.lower), self.encode(self.upper)]
+            lower, upper = unit.new_tensor(ends)
+            return torch.lerp(lower, upper, unit)
         coordinates = unit.new_tensor([self.encode(value) for value in self.values])
         return coordinates[(unit * len(coordinates)).long()]
 
@@ -133,12 +131,11 @@ class Parameter:
 
     def describe(self) -> str:
         """The parameter in a few words, for messages."""
-        if self.values is None or len(self.values) > _MAX_LISTED:
-            where = f"from {self.lower:g} to {self.upper:g}"
-            if self.values is not None:
-                where += f" ({len(self.values)} values)"
-        else:
-            where = f"in {{{', '.join(f'{value:g}' for value in self.values)}}}"
+        where = f"from {self.lower:g} to {self.upper:g}"
+        if self.values is not None:
+            where += f" ({len(self.values)} values)"
+            if len(self.values) <= _MAX_LISTED:
+                where = f"in {{{', '.join(f'{value:g}' for value in self.values)}}}"
         return (
             f"{self.label()} {where}"
             + " (log)" * self.log
@@ -238,7 +235,7 @@ def Integer(
             f"{MAX_COMBINATIONS} values, got {upper - lower + 1}. Use a `Range` and "
             "round inside the function, or a `Choice` of fewer values."
         )
-    values = tuple(float(value) for value in range(lower, upper + 1))
+    values = tuple(range(lower, upper + 1))
     return Parameter(
         name, lower, upper, values, unit, uncontrollable, log, integer=True
     )

@@ -243,7 +243,7 @@ class Storage:
         return cursor.rowcount == 1
 
     def give_back(self, number: int) -> None:
-        """Leave a trial to nobody, if it is running.
+        """Give up a trial, if it is running, so that others can take it over.
 
         Args:
             number: The trial's number.

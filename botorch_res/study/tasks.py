@@ -40,11 +40,10 @@ class Task:
 def built_in_problems() -> dict[str, type[Any]]:
     """The test problems by their names on the command line, such as ``branin``."""
     module = importlib.import_module("botorch_res.test_functions")
-    classes = [getattr(module, name) for name in module.__all__]
     return {
-        problem.__name__.removeprefix("Robust").lower(): problem
-        for problem in classes
-        if problem.__name__ != "RobustTestProblem"
+        name.removeprefix("Robust").lower(): getattr(module, name)
+        for name in module.__all__
+        if name != "RobustTestProblem"
     }
 
 

@@ -23,7 +23,7 @@ class TrialTable(Sequence[Trial]):
     def __init__(
         self, trials: Sequence[Trial], parameters: Sequence[Parameter]
     ) -> None:
-        """Take over the trials.
+        """Store the trials.
 
         Args:
             trials: The trials, with their ``parameters``.

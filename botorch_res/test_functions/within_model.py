@@ -25,7 +25,7 @@ NEWTON_STEPS = 5
 OPTIMUM_GRID = 2001
 CELLS = 12
 SHRINKS = 12
-# So many points are evaluated at once, to bound the memory.
+# The most points that are evaluated at once, to bound the memory.
 CHUNK = 1024
 
 
@@ -90,7 +90,7 @@ class WithinModel(RobustTestProblem):
         self.register_buffer("_points", points.to(dtype))
         self.register_buffer("_weights", weights.to(dtype))
         # No buffers: the optimum is that of the objective in double precision.
-        self._exact = points, weights, lengthscale
+        self._in_double_precision = points, weights, lengthscale
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         values = []
@@ -120,18 +120,18 @@ class WithinModel(RobustTestProblem):
     def _optimum(self) -> tuple[tuple[float, float], float]:
         """The robust optimizer and the robust optimal value before ``negate``."""
         x = torch.linspace(0, 1, OPTIMUM_GRID, dtype=torch.double).unsqueeze(-1)
-        _, values = _worst_case(x, *self._exact)
+        _, values = _worst_case(x, *self._in_double_precision)
         centre = x[_local_maxima(-values.squeeze(-1), CELLS)]
         # The grid's minimum may lie a little off the function's.
         radius = 10 / (len(x) - 1)
         steps = torch.linspace(-1, 1, 21, dtype=torch.double)
         for _ in range(SHRINKS):
             cells = (centre + radius * steps).clamp(0, 1).unsqueeze(-1)
-            _, values = _worst_case(cells, *self._exact)
+            _, values = _worst_case(cells, *self._in_double_precision)
             lowest = values.argmin(dim=-2, keepdim=True)
             centre = cells.gather(-2, lowest).squeeze(-2)
             radius /= 10
-        theta, values = _worst_case(centre, *self._exact)
+        theta, values = _worst_case(centre, *self._in_double_precision)
         best = values.argmin()
         return (float(centre[best]), float(theta[best])), float(values[best])
 

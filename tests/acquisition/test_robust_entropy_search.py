@@ -15,17 +15,17 @@ from botorch.exceptions.errors import (
 )
 from botorch.models import SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
-from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import (
     optimize_acqf,
     optimize_acqf_discrete,
     optimize_acqf_mixed,
 )
-from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ZeroMean
 from scipy import integrate, stats
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributions import Normal
 
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
@@ -34,69 +34,52 @@ from botorch_res.optim import robust_optimum
 from botorch_res.optim.worst_cases import box_search
 from botorch_res.optim.worst_cases.box_search import BoxSearch
 from botorch_res.sampling import draw_fourier_samples
+from tests import problems
 from tests.acquisition.jumps import largest_jump
 from tests.fake_device import on_fake_device
 from tests.inference.interval_problems import truncated_moments
 from tests.operation_count import OperationCount
-
-DOUBLE = {"dtype": torch.double}
-UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **DOUBLE)
+from tests.problems import (
+    DOUBLE,
+    KINDS,
+    RAW,
+    UNIT,
+    Draws,
+    line,
+    make_domain,
+    make_kernel,
+    standardized,
+    unit_domain,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::botorch.exceptions.warnings.InputDataWarning"
 )
 
 
-def make_domain(kind: str = "box", bounds: Tensor = UNIT) -> RobustDomain:
-    """A domain of one controllable and one uncontrollable column."""
-    unit = torch.linspace(0.0, 1.0, 6, **DOUBLE).unsqueeze(-1)
-    lower, upper = bounds
-    choices = {
-        "box": {},
-        "theta": {"theta_choices": lower[1:] + (upper - lower)[1:] * unit},
-        "x": {"x_choices": lower[:1] + (upper - lower)[:1] * unit},
-    }
-    choices["both"] = choices["theta"] | choices["x"]
-    return RobustDomain(bounds, [1], **choices[kind])
-
-
-KINDS = ("box", "theta", "x", "both")
-
-
 def make_model(
-    t: int, seed: int, noise: float = 1e-3, lengthscale: float = 0.3, d: int = 2
+    t: int,
+    seed: int,
+    noise: float = 1e-3,
+    lengthscale: float = 0.3,
+    nu: float | None = None,
 ) -> SingleTaskGP:
-    """A zero-mean, unit-variance GP whose data are a draw from its own prior."""
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.rand(t, d, generator=generator, **DOUBLE)
-    kernel = ScaleKernel(RBFKernel(ard_num_dims=d))
-    kernel.outputscale = 1.0
-    kernel.base_kernel.lengthscale = lengthscale
-    covariance = kernel.double()(X).to_dense().detach()
-    root = torch.linalg.cholesky(covariance + noise * torch.eye(t, **DOUBLE))
-    Y = root @ torch.randn(t, 1, generator=generator, **DOUBLE)
-    return SingleTaskGP(
-        X,
-        Y,
-        train_Yvar=torch.full_like(Y, noise),
-        mean_module=ZeroMean(),
-        covar_module=kernel,
-        outcome_transform=None,
-    )
+    """A zero-mean, unit-variance GP whose data are a draw from its own prior.
 
-
-def with_matern(model: SingleTaskGP, nu: float | None) -> SingleTaskGP:
-    """The same data under a rougher kernel, unless ``nu`` is ``None``."""
+    With ``nu`` the same data under a rougher kernel.
+    """
+    draws = Draws(seed)
+    X = draws.uniform(t, 2)
+    kernel = make_kernel(lengthscale=lengthscale, outputscale=1.0)
+    covariance = kernel(X).to_dense().detach() + noise * torch.eye(t, **DOUBLE)
+    Y = torch.linalg.cholesky(covariance) @ draws.normal(t, 1)
     if nu is not None:
-        kernel = MaternKernel(nu).double()
-        kernel.lengthscale = model.covar_module.base_kernel.lengthscale[0, 0].item()
-        model.covar_module = kernel
-    return model
+        kernel = make_kernel(nu, lengthscale)
+    return problems.make_model(X, Y, noise, kernel, mean_module=ZeroMean())
 
 
 def random_points(n: int, seed: int, d: int = 2) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.rand(n, 1, d, generator=generator, **DOUBLE)
+    return Draws(seed).uniform(n, 1, d)
 
 
 @pytest.fixture(params=["optimum", "characteristics"])
@@ -154,17 +137,26 @@ def constraints(
 def constrained_draws(
     model: SingleTaskGP, acqf: qRobustEntropySearch, z: Tensor, seed: int
 ) -> Tensor:
-    """Draws of ``f(z)``; those that violate an inequality are thrown away."""
+    """Draws of ``f(z)``; those that violate an inequality are thrown away.
+
+    Variables are drawn one after the other, the most restricted first, so that most
+    draws are thrown away before they are complete.
+    """
     mean, covariance, lower, upper = constraints(model, acqf, z)
-    root = torch.linalg.cholesky(covariance + 1e-9 * torch.eye(len(mean), **DOUBLE))
-    generator = torch.Generator().manual_seed(seed)
-    place = len(model.train_inputs[0])
+    marginal = Normal(mean, covariance.diagonal().sqrt())
+    order = (marginal.cdf(upper) - marginal.cdf(lower)).argsort()
+    covariance = covariance[order][:, order] + 1e-9 * torch.eye(len(mean), **DOUBLE)
+    root = torch.linalg.cholesky(covariance)
+    draws = Draws(seed)
+    place = int((order == len(model.train_inputs[0])).nonzero())
     kept = torch.empty(0, **DOUBLE)
-    for _ in range(20):
-        normal = torch.randn(50_000, len(root), generator=generator, **DOUBLE)
-        draws = mean + normal @ root.T
-        valid = (draws >= lower) & (draws <= upper)
-        kept = torch.cat([kept, draws[valid.all(dim=-1), place]])
+    for _ in range(10):
+        white = torch.empty(0, 100_000, **DOUBLE)
+        for i, row in enumerate(root):
+            white = torch.cat([white, draws.normal(1, white.shape[1])])
+            value = mean[order[i]] + row[: i + 1] @ white
+            white = white[:, (value >= lower[order[i]]) & (value <= upper[order[i]])]
+        kept = torch.cat([kept, mean[order[place]] + root[place] @ white])
         # The standard error of their variance is 1 %.
         if len(kept) >= 20_000:
             break
@@ -412,7 +404,7 @@ class TestLimits:
             Y = torch.ones_like(Y)
         else:
             X = 3.0 * X - 1.0
-        model = SingleTaskGP(X, Y, outcome_transform=None)
+        model = problems.make_model(X, Y)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=0
         )
@@ -425,12 +417,7 @@ class TestLimits:
         # At a theta that nature cannot choose, f may exceed the worst case.
         X = torch.tensor([[0.5, 3.0], [0.2, 0.4]], **DOUBLE)
         Y = torch.tensor([[50.0], [0.0]], **DOUBLE)
-        noise = torch.full_like(Y, 1e-4)
-        kernel = RBFKernel()
-        kernel.lengthscale = 0.3
-        model = SingleTaskGP(
-            X, Y, noise, covar_module=kernel.double(), outcome_transform=None
-        )
+        model = problems.make_model(X, Y, 1e-4, make_kernel(lengthscale=0.3, dim=None))
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=0
         )
@@ -458,8 +445,7 @@ class TestGradient:
     def test_finite_differences(self, kind, target):
         model = make_model(t=8, seed=7)
         if kind == "many thetas":  # so that more than two of them nearly tie
-            thetas = torch.linspace(0.0, 1.0, 100, **DOUBLE).unsqueeze(-1)
-            domain = RobustDomain(UNIT, [1], theta_choices=thetas)
+            domain = make_domain("theta", choices=line(100))
         else:
             domain = make_domain(kind)
         acqf = qRobustEntropySearch(model, domain, num_samples=4, target=target, seed=2)
@@ -474,7 +460,7 @@ class TestGradient:
         # So many that maxima which are about to vanish are found exactly; with three,
         # the differences see the search.
         monkeypatch.setattr(box_search, "POLYNOMIAL_STEPS", 6)
-        model = with_matern(make_model(t=1, seed=seed, lengthscale=0.2), nu)
+        model = make_model(t=1, seed=seed, lengthscale=0.2, nu=nu)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=seed
         )
@@ -490,9 +476,6 @@ class TestGradient:
 
 def objective(X: Tensor) -> Tensor:
     return (3.0 * X[..., :1]).sin() + (X[..., :1] * X[..., 1:] - 0.2).square()
-
-
-RAW = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], **DOUBLE)
 
 
 class TestExpectationPropagation:
@@ -514,21 +497,24 @@ class TestTies:
     """Where two thetas are equally bad, the worst case jumps."""
 
     @staticmethod
-    def steps_across_ties(acqf):
-        """Changes of alpha between neighbours on both sides of each tie."""
-        line = torch.linspace(0.0, 1.0, 801, **DOUBLE).unsqueeze(-1)
-        theta = acqf.solver(line).theta[0, :, 0]
+    def neighbours_at_ties(acqf):
+        """Pairs of points, one on each side of a tie, about 1e-13 apart."""
+        x = line(801)
+        theta = acqf.solver(x).theta[0, :, 0]
         tie = (theta.diff().abs() > 0.2).nonzero().flatten()
-        low, high = line[tie], line[tie + 1]
+        low, high = x[tie], x[tie + 1]
         for _ in range(34):  # bisection, all ties at once
             middle = 0.5 * (low + high)
             left, right = (acqf.solver(x).theta[0, :, 0] for x in (low, middle))
             same = ((left - right).abs() < 0.1).unsqueeze(-1)
             low, high = torch.where(same, middle, low), torch.where(same, high, middle)
         across = torch.cat([low, high], dim=-1)
-        other = torch.full_like(across, 0.45)
-        alpha = acqf(torch.stack([across, other], dim=-1).unsqueeze(-2).flatten(0, 1))
-        return alpha.unflatten(0, across.shape).diff(dim=-1).abs()
+        return torch.stack([across, torch.full_like(across, 0.45)], dim=-1)
+
+    @staticmethod
+    def steps_between(acqf, pairs):
+        alpha = acqf(pairs.unsqueeze(-2).flatten(0, 1))
+        return alpha.unflatten(0, pairs.shape[:-1]).diff(dim=-1).abs()
 
     @pytest.mark.parametrize("kind", ["box", "theta"])
     def test_continuous_across_ties(self, kind, target, monkeypatch):
@@ -539,11 +525,11 @@ class TestTies:
             acqf = qRobustEntropySearch(
                 model, domain, num_samples=1, target=target, seed=seed
             )
-            steps.append(self.steps_across_ties(acqf))
+            pairs = self.neighbours_at_ties(acqf)
+            steps.append(self.steps_between(acqf, pairs))
             with monkeypatch.context() as patch:
                 patch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
-                jumps.append(self.steps_across_ties(acqf))
-        # Neighbours are about 1e-13 apart.
+                jumps.append(self.steps_between(acqf, pairs))
         steps, jumps = torch.cat(steps), torch.cat(jumps)
         assert len(steps) >= 6
         assert steps.max() < 1e-6
@@ -552,7 +538,7 @@ class TestTies:
 
     @pytest.mark.parametrize(("nu", "seed"), [(None, 20), (2.5, 0), (2.5, 20)])
     def test_continuous_where_a_worst_case_appears(self, nu, seed, target, monkeypatch):
-        model = with_matern(make_model(t=6, seed=seed, lengthscale=0.2), nu)
+        model = make_model(t=6, seed=seed, lengthscale=0.2, nu=nu)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=1, target=target, seed=seed
         )
@@ -607,11 +593,10 @@ class TestFiniteDomain:
 
     @pytest.fixture(params=[PeriodicKernel, RBFKernel])
     def acqf(self, request):
-        choices = torch.linspace(0.0, 1.0, 6, **DOUBLE).unsqueeze(-1)
-        domain = RobustDomain(UNIT, [1], choices, choices)
+        domain = make_domain("both")
         X = domain.all_pairs().flatten(0, 1)[::5]
         kernel = ScaleKernel(request.param()).double()
-        model = SingleTaskGP(X, objective(X), covar_module=kernel)
+        model = problems.make_model(X, objective(X), kernel=kernel)
         return qRobustEntropySearch(model, domain, maximize=False, seed=0)
 
     def test_search(self, acqf):
@@ -632,8 +617,8 @@ class TestFiniteDomain:
     def test_data_have_to_lie_on_the_grid(self, acqf):
         X = random_points(5, seed=0).squeeze(-2)
         kernel = ScaleKernel(PeriodicKernel()).double()
-        model = SingleTaskGP(X, objective(X), covar_module=kernel)
-        with pytest.raises(InputDataError, match="training data, have to be among"):
+        model = problems.make_model(X, objective(X), kernel=kernel)
+        with pytest.raises(InputDataError, match="training data, to be among"):
             qRobustEntropySearch(model, acqf.domain, seed=0)
 
 
@@ -641,17 +626,10 @@ class TestInvariance:
     @pytest.mark.parametrize("kind", KINDS)
     def test_raw_and_normalised_data(self, kind, target):
         unit = random_points(7, seed=1).squeeze(-2)
-        lower, upper = RAW
         Y = 1e3 + 40.0 * objective(unit)
-        standard = (Y - Y.mean(dim=-2)) / Y.std(dim=-2)
         # The same hyperparameters: those of an unfitted model.
-        raw = SingleTaskGP(
-            lower + (upper - lower) * unit,
-            Y,
-            input_transform=Normalize(2, bounds=RAW),
-            outcome_transform=Standardize(1),
-        )
-        plain = SingleTaskGP(unit, standard, outcome_transform=None)
+        raw = problems.make_model(torch.lerp(*RAW, unit), Y, bounds=RAW)
+        plain = problems.make_model(unit, standardized(Y))
         z = random_points(40, seed=2)
         values = [
             qRobustEntropySearch(
@@ -661,7 +639,7 @@ class TestInvariance:
                 maximize=False,
                 target=target,
                 seed=3,
-            )(bounds[0] + (bounds[1] - bounds[0]) * z)
+            )(torch.lerp(*bounds, z))
             for model, bounds in ((raw, RAW), (plain, UNIT))
         ]
         assert values[0].max() > 0.05
@@ -670,12 +648,12 @@ class TestInvariance:
     def test_place_of_theta(self):
         X = random_points(6, seed=1, d=3).squeeze(-2)
         Y = X.sin().sum(-1, keepdim=True)
-        bounds = torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, 3)
+        bounds = unit_domain(2, 1).bounds
         z = random_points(20, seed=2, d=3)
         values = []
         for place, order in ((0, [1, 0, 2]), (1, [0, 1, 2]), (2, [0, 2, 1])):
             acqf = qRobustEntropySearch(
-                SingleTaskGP(X[:, order], Y),
+                problems.make_model(X[:, order], Y),
                 RobustDomain(bounds, [place]),
                 num_samples=3,
                 seed=0,
@@ -684,11 +662,11 @@ class TestInvariance:
         assert torch.allclose(values[0], values[1], rtol=1e-6, atol=1e-8)
         assert torch.allclose(values[2], values[1], rtol=1e-6, atol=1e-8)
 
-    @pytest.mark.parametrize("kernel", ["rbf", "matern"])
+    @pytest.mark.parametrize("nu", [None, 2.5])
     @pytest.mark.parametrize("uncontrollable", [[1], [0, 2]])
-    def test_order_of_columns(self, kernel, uncontrollable):
+    def test_order_of_columns(self, nu, uncontrollable):
         """Data, lengthscales, bounds and domain permuted alike change nothing."""
-        generator = torch.Generator().manual_seed(3)
+        draws = Draws(3)
         X = random_points(8, seed=1, d=4).squeeze(-2)
         Y = (3 * X).sin().sum(-1, keepdim=True)
         bounds = torch.tensor([[0.0] * 4, [1.0, 0.8, 1.2, 0.9]], **DOUBLE)
@@ -696,16 +674,9 @@ class TestInvariance:
         z = random_points(20, seed=2, d=4)
         values = []
         for _ in range(4):
-            order = torch.randperm(4, generator=generator)
-            module = {"rbf": RBFKernel, "matern": MaternKernel}[kernel](ard_num_dims=4)
-            model = SingleTaskGP(
-                X[:, order],
-                Y,
-                torch.full_like(Y, 1e-4),
-                covar_module=module.double(),
-                input_transform=Normalize(4, bounds=bounds[:, order]),
-            )
-            module.lengthscale = scale[order]
+            order = draws.permutation(4)
+            kernel = make_kernel(nu, scale[order], dim=4)
+            model = problems.make_model(X[:, order], Y, 1e-4, kernel, bounds[:, order])
             places = order.argsort()[uncontrollable].tolist()
             acqf = qRobustEntropySearch(
                 model, RobustDomain(bounds[:, order], places), num_samples=3, seed=0
@@ -862,7 +833,7 @@ class TestBatches:
 
     def test_other_kernels(self):
         X = random_points(8, seed=0).squeeze(-2)
-        model = SingleTaskGP(X, objective(X), covar_module=MaternKernel(nu=2.5))
+        model = problems.make_model(X, objective(X), kernel=make_kernel(2.5))
         acqf = qRobustEntropySearch(model, make_domain(), num_samples=4, seed=0)
         assert (acqf(random_points(50, seed=2)) >= -1e-8).all()
 
@@ -976,11 +947,10 @@ class TestBadInput:
     def test_domain(self):
         with pytest.raises(InputDataError, match="to be a RobustDomain, got Tensor"):
             qRobustEntropySearch(make_model(t=4, seed=1), UNIT)
-        bounds = torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, 3)
         with pytest.raises(
             BotorchTensorDimensionError, match=r"`domain` of 2 columns, .*got 3"
         ):
-            qRobustEntropySearch(make_model(t=4, seed=1), RobustDomain(bounds, [0]))
+            qRobustEntropySearch(make_model(t=4, seed=1), unit_domain(2, 1))
 
     def test_posterior_transform(self):
         model, domain = make_model(t=4, seed=1), make_domain()

@@ -2,15 +2,15 @@ import math
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 
 from botorch_res.models.diagnostics import LeaveOneOut, leave_one_out
 from botorch_res.models.fitting import BayesianGP, DefaultGP
+from tests.problems import RAW as BOUNDS
+from tests.problems import Draws, make_model
 
-BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], dtype=torch.double)
-UNIT = torch.rand(9, 2, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-X = torch.lerp(BOUNDS[0], BOUNDS[1], UNIT)
+UNIT = Draws(0).uniform(9, 2)
+X = torch.lerp(*BOUNDS, UNIT)
 Y = 1e3 * ((4 * UNIT[:, :1]).sin() + UNIT[:, 1:].square()) + 5e3
 
 
@@ -82,5 +82,5 @@ def test_scores():
 
 
 def test_a_model_of_the_user():
-    found = leave_one_out(SingleTaskGP(UNIT, Y))
+    found = leave_one_out(make_model(UNIT, Y))
     assert found.mean.shape == (9,)

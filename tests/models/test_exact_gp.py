@@ -32,7 +32,6 @@ from botorch.models.transforms.outcome import (
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import (
     LinearKernel,
-    MaternKernel,
     RBFKernel,
     RQKernel,
     ScaleKernel,
@@ -44,8 +43,7 @@ from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
 from botorch_res.models import ExactGPView
-
-DOUBLE = {"dtype": torch.double}
+from tests.problems import DOUBLE, Draws, make_kernel
 
 # BoTorch's advice to scale the data, which some of these are on purpose not.
 pytestmark = pytest.mark.filterwarnings(
@@ -54,13 +52,10 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def make_data(
-    *batch: int, t: int = 6, d: int = 2, scale: float = 10.0, seed: int = 0
+    *batch: int, t: int = 6, scale: float = 10.0, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    X = 1.0 + scale * torch.rand(*batch, t, d, generator=generator, **DOUBLE)
-    Y = 3.0 + 5.0 * (X * torch.tensor([0.7, 1.1] + [1.0] * (d - 2))).sin().sum(
-        -1, keepdim=True
-    )
+    X = 1.0 + scale * Draws(seed).uniform(*batch, t, 2)
+    Y = 3.0 + 5.0 * (X * torch.tensor([0.7, 1.1])).sin().sum(-1, keepdim=True)
     return X, Y
 
 
@@ -105,17 +100,11 @@ def assert_same_posterior(
 
 KERNELS = {
     "default": lambda batch: None,
-    "rbf": lambda batch: ScaleKernel(
-        RBFKernel(ard_num_dims=2, batch_shape=batch), batch_shape=batch
-    ),
-    "isotropic": lambda batch: RBFKernel(batch_shape=batch),
-    "matern12": lambda batch: ScaleKernel(
-        MaternKernel(nu=0.5, batch_shape=batch), batch_shape=batch
-    ),
-    "matern32": lambda batch: MaternKernel(nu=1.5, ard_num_dims=2, batch_shape=batch),
-    "matern52": lambda batch: ScaleKernel(
-        MaternKernel(nu=2.5, ard_num_dims=2, batch_shape=batch), batch_shape=batch
-    ),
+    "rbf": lambda batch: make_kernel(outputscale=0.7, batch=batch),
+    "isotropic": lambda batch: make_kernel(dim=None, batch=batch),
+    "matern12": lambda batch: make_kernel(0.5, outputscale=0.7, dim=None, batch=batch),
+    "matern32": lambda batch: make_kernel(1.5, batch=batch),
+    "matern52": lambda batch: make_kernel(2.5, outputscale=0.7, batch=batch),
     "active": lambda batch: ScaleKernel(
         RBFKernel(active_dims=[1], batch_shape=batch), batch_shape=batch
     ),

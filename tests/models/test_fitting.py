@@ -20,8 +20,9 @@ from botorch_res.models.fitting import (
 )
 from botorch_res.models.hyperparameters import HyperparameterPosterior
 from botorch_res.models.scaled_gp import EnsembleGP, outcome_scale
+from tests.problems import RAW as BOUNDS
+from tests.problems import Draws
 
-BOUNDS = torch.tensor([[-5.0, 100.0], [10.0, 300.0]], dtype=torch.double)
 SMALL_BAYESIAN = BayesianGP(num_samples=4, num_steps=10)
 FACTORIES = [
     DefaultGP(),
@@ -32,9 +33,7 @@ FACTORIES = [
 
 
 def points(n, seed=0, dtype=torch.double):
-    generator = torch.Generator().manual_seed(seed)
-    unit = torch.rand(n, 2, generator=generator, dtype=torch.double)
-    return torch.lerp(BOUNDS[0], BOUNDS[1], unit).to(dtype)
+    return torch.lerp(*BOUNDS, Draws(seed).uniform(n, 2)).to(dtype)
 
 
 def smooth(X):
@@ -199,8 +198,7 @@ class TestDefaultGP:
         prior = truth(X[:1], torch.zeros(1, 1).double(), None, BOUNDS)
         with torch.no_grad():
             covariance = prior.covar_module(prior.input_transform(X)).to_dense()
-        generator = torch.Generator().manual_seed(1)
-        noise = torch.randn(60, 2, generator=generator, dtype=torch.double)
+        noise = Draws(1).normal(60, 2)
         f = torch.linalg.cholesky(covariance + 1e-8 * torch.eye(60)) @ noise[:, :1]
         model = DefaultGP()(X, 50 * (f + 0.1 * noise[:, 1:]), None, BOUNDS)
         lengthscale = model.covar_module.base_kernel.lengthscale.squeeze()

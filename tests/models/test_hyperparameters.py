@@ -10,6 +10,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from botorch_res.models.hyperparameters import HyperparameterPosterior, LogNormalPrior
 from botorch_res.models.scaled_gp import ScaledData
+from tests.problems import Draws, line
 
 FLAT = LogNormalPrior(0.3, math.inf, 1e-5, 10.0)
 FLAT_SIGNAL = LogNormalPrior(1.0, math.inf, 1e-5, 10.0)
@@ -17,8 +18,7 @@ NOISE = LogNormalPrior(1e-4, 2.0, 1e-6, 1.0)
 
 
 def data(n, dim, seed=0, batch_shape=()):
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.rand(*batch_shape, n, dim, generator=generator, dtype=torch.double)
+    X = Draws(seed).uniform(*batch_shape, n, dim)
     y = (4 * X).sin().sum(-1) + 0.3 * X[..., 0] ** 2
     return X, y - y.mean(-1, keepdim=True)
 
@@ -35,7 +35,7 @@ class TestDensity:
         found = posterior.log_density(parameters)
 
         expected = []
-        bounds = torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double)
+        bounds = line(2).expand(2, 3)
         Yvar = None if noise is None else noise.unsqueeze(-1)
         scaled = ScaledData(X, y.unsqueeze(-1), Yvar, bounds, standardize=False)
         for row in parameters:
@@ -103,8 +103,7 @@ class TestMaximize:
         noise = torch.full_like(y, 1e-3)
         posterior = HyperparameterPosterior(X, y, noise, FLAT, FLAT_SIGNAL, NOISE)
         mode, density = posterior.maximize(num_restarts=8, seed=0)
-        generator = torch.Generator().manual_seed(seed)
-        unit = torch.rand(20_000, 3, generator=generator, dtype=torch.double)
+        unit = Draws(seed).uniform(20_000, 3)
         lower = torch.tensor([0.02, 0.02, 0.02], dtype=torch.double).log()
         search = posterior.log_density(torch.lerp(lower, posterior.upper, unit))
         assert density >= search.max()
@@ -152,8 +151,7 @@ class TestSampler:
         # If the noise is inferred, two explanations compete: a short lengthscale, or a
         # long one with much noise.
         X, y = data(6, 1, seed=3)
-        generator = torch.Generator().manual_seed(0)
-        y = y + 0.3 * torch.randn(6, generator=generator, dtype=torch.double)
+        y = y + 0.3 * Draws(0).normal(6)
         lengthscale = LogNormalPrior(0.3, 1.0, 0.01, 20.0)
         signal = LogNormalPrior(1.0, 0.7, 0.05, 10.0)
         noise = torch.full_like(y, 1e-3) if given_noise else None

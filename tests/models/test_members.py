@@ -1,15 +1,14 @@
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize
 from gpytorch.means import LinearMean
 
 from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP, DefaultGP, ExactGPView
 from botorch_res.models.members import members
+from tests.problems import RAW, make_model
 
-BOUNDS = torch.tensor([[100.0, -5.0], [300.0, 10.0]], dtype=torch.double)
+BOUNDS = RAW.flip(1)
 DOMAIN = RobustDomain(BOUNDS, [0])
 
 
@@ -45,8 +44,6 @@ def test_posteriors_are_those_of_the_model(factory, negate):
 
 def test_prior_mean_must_be_constant():
     X, Y = data()
-    model = SingleTaskGP(
-        X, Y, mean_module=LinearMean(2), input_transform=Normalize(2, bounds=BOUNDS)
-    )
+    model = make_model(X, Y, bounds=BOUNDS, mean_module=LinearMean(2))
     with pytest.raises(UnsupportedError, match="or a ZeroMean, got LinearMean"):
         members(ExactGPView(model.eval()))

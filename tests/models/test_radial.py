@@ -2,22 +2,20 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
 
 from botorch_res.models.radial import (
     radial_derivatives,
     radial_value,
     squared_distance,
 )
+from tests.problems import make_kernel
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 
 
 @pytest.mark.parametrize("smoothness", SMOOTHNESS)
 def test_values_equal_gpytorch(smoothness):
-    kernel = RBFKernel() if math.isinf(smoothness) else MaternKernel(smoothness)
-    kernel = kernel.double()
-    kernel.lengthscale = 1.0
+    kernel = make_kernel(smoothness, 1.0, dim=None)
     points, centers = torch.randn(2, 7, 3, dtype=torch.double)
     distance = squared_distance(points, centers, smoothness)
     expected = kernel(points, centers).to_dense().detach()

@@ -4,47 +4,31 @@ import pickle
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError
-from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Normalize
-from gpytorch.kernels import MaternKernel, RQKernel, ScaleKernel
+from gpytorch.kernels import RQKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ExactGPView, GPStage
+from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
-
-DOUBLE = {"dtype": torch.double}
-
-# BoTorch's advice to standardise the data, which are given in the model's space here.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::botorch.exceptions.warnings.InputDataWarning"
-)
+from tests.problems import DOUBLE, Draws, make_kernel, make_model
 
 
 def make_view(
     *batch: int, t: int = 4, seed: int = 0, noise: float = 1e-2, kernel: str = "matern"
 ) -> ExactGPView:
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.rand(*batch, t, 2, generator=generator, **DOUBLE)
-    Y = torch.randn(*batch, t, 1, generator=generator, **DOUBLE)
-    shape = torch.Size(batch)
-    covar_module = None
-    if kernel == "matern":
-        covar_module = ScaleKernel(
-            MaternKernel(nu=2.5, ard_num_dims=2, batch_shape=shape), batch_shape=shape
-        )
-    elif kernel == "rational":
-        covar_module = RQKernel(batch_shape=shape)
-    model = SingleTaskGP(
-        X,
-        Y,
-        torch.full_like(Y, noise),
-        covar_module=covar_module,
-        outcome_transform=None,
-        input_transform=Normalize(2, batch_shape=shape),
-    )
+    draws, shape = Draws(seed), torch.Size(batch)
+    X, Y = draws.uniform(*batch, t, 2), draws.normal(*batch, t, 1)
+    covar_module = {
+        "default": None,
+        "matern": make_kernel(2.5, 0.7, 0.7, batch=batch),
+        "rational": RQKernel(batch_shape=shape),
+    }[kernel]
+    normalize = Normalize(2, batch_shape=shape)
+    model = make_model(X, Y, noise, covar_module, input_transform=normalize)
     model.mean_module.constant.data.fill_(0.3)
     return ExactGPView(model)
 
@@ -80,15 +64,13 @@ def expand(view: ExactGPView, *shape: int) -> Tensor:
 @pytest.mark.parametrize("kernel", ["matern", "rational"])
 def test_sites_equal_the_textbook(batch: tuple[int, ...], kernel: str) -> None:
     view = make_view(*batch, kernel=kernel)
-    generator = torch.Generator().manual_seed(1)
-    extra = torch.rand(3, *batch, 5, 2, generator=generator, **DOUBLE)
-    precision = 10.0 ** (
-        6.0 * torch.rand(3, *batch, 9, generator=generator, **DOUBLE) - 3.0
-    )
+    draws = Draws(1)
+    extra = draws.uniform(3, *batch, 5, 2)
+    precision = 10.0 ** (6.0 * draws.uniform(3, *batch, 9) - 3.0)
     precision[..., 4] = 0.0
-    shift = precision * torch.randn(3, *batch, 9, generator=generator, **DOUBLE)
+    shift = precision * draws.normal(3, *batch, 9)
     gp = view.with_sites(extra, precision, shift)
-    X = torch.rand(7, 3, *batch, 6, 2, generator=generator, **DOUBLE)
+    X = draws.uniform(7, 3, *batch, 6, 2)
     points = torch.cat([expand(view, 3), extra], dim=-2)
     torch.testing.assert_close(gp.known_points, points)
     mean, covariance = gp.joint_posterior(X)
@@ -103,11 +85,11 @@ def test_sites_equal_the_textbook(batch: tuple[int, ...], kernel: str) -> None:
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_sites_at_new_points_only(batch: tuple[int, ...]) -> None:
     view = make_view(*batch)
-    generator = torch.Generator().manual_seed(1)
-    extra = torch.rand(3, *batch, 6, 2, generator=generator, **DOUBLE)
-    precision = 1e4 * torch.rand(3, *batch, 6, generator=generator, **DOUBLE)
-    shift = precision * torch.randn(3, *batch, 6, generator=generator, **DOUBLE)
-    X = torch.rand(*batch, 5, 2, generator=generator, **DOUBLE)
+    draws = Draws(1)
+    extra = draws.uniform(3, *batch, 6, 2)
+    precision = 1e4 * draws.uniform(3, *batch, 6)
+    shift = precision * draws.normal(3, *batch, 6)
+    X = draws.uniform(*batch, 5, 2)
     known = view.train_inputs.shape[-2]
     none = torch.zeros(3, *batch, known, **DOUBLE)
     some = view.with_sites(extra, precision, shift)
@@ -122,12 +104,12 @@ def test_sites_at_new_points_only(batch: tuple[int, ...]) -> None:
 
 def test_observations_equal_a_larger_model() -> None:
     view = make_view()
-    generator = torch.Generator().manual_seed(1)
-    extra = torch.rand(3, 2, generator=generator, **DOUBLE)
-    values = torch.randn(5, 3, generator=generator, **DOUBLE)
+    draws = Draws(1)
+    extra = draws.uniform(3, 2)
+    values = draws.normal(5, 3)
     noise = torch.tensor([0.1, 0.0, 0.03], **DOUBLE)
     gp = view.with_observations(extra, values, noise)
-    X = torch.rand(6, 2, generator=generator, **DOUBLE)
+    X = draws.uniform(6, 2)
     mean, covariance = gp.joint_posterior(X)
     assert mean.shape == (5, 6)
     assert covariance.shape == (6, 6)
@@ -154,16 +136,16 @@ def test_observations_equal_a_larger_model() -> None:
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_sites_after_observations(batch: tuple[int, ...]) -> None:
     view = make_view(*batch)
-    generator = torch.Generator().manual_seed(1)
-    pending = torch.rand(*batch, 2, 2, generator=generator, **DOUBLE)
-    values = torch.randn(3, *batch, 2, generator=generator, **DOUBLE)
+    draws = Draws(1)
+    pending = draws.uniform(*batch, 2, 2)
+    values = draws.normal(3, *batch, 2)
     noise = torch.full((*batch, 2), 0.05, **DOUBLE)
     stage = view.with_observations(pending, values, noise)
-    extra = torch.rand(3, *batch, 4, 2, generator=generator, **DOUBLE)
-    precision = torch.rand(3, *batch, 10, generator=generator, **DOUBLE)
-    shift = torch.randn(3, *batch, 10, generator=generator, **DOUBLE)
+    extra = draws.uniform(3, *batch, 4, 2)
+    precision = draws.uniform(3, *batch, 10)
+    shift = draws.normal(3, *batch, 10)
     gp = stage.with_sites(extra, precision, shift)
-    X = torch.rand(3, *batch, 5, 2, generator=generator, **DOUBLE)
+    X = draws.uniform(3, *batch, 5, 2)
 
     # An observation is a site whose precision is that of the noise.
     pull = torch.zeros(3, *batch, 10, **DOUBLE)
@@ -181,12 +163,12 @@ def test_sites_after_observations(batch: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_pairs_equal_joint_posteriors(kernel: str, batch: tuple[int, ...]) -> None:
     view = make_view(*batch, kernel=kernel)
-    generator = torch.Generator().manual_seed(1)
-    extra = torch.rand(3, *batch, 4, 2, generator=generator, **DOUBLE)
-    precision = 1e4 * torch.rand(3, *batch, 8, generator=generator, **DOUBLE)
+    draws = Draws(1)
+    extra = draws.uniform(3, *batch, 4, 2)
+    precision = 1e4 * draws.uniform(3, *batch, 8)
     gp = view.with_sites(extra, precision, 0.5 * precision)
-    X = torch.rand(*batch, 6, 2, generator=generator, **DOUBLE)
-    partners = torch.rand(3, *batch, 6, 2, generator=generator, **DOUBLE)
+    X = draws.uniform(*batch, 6, 2)
+    partners = draws.uniform(3, *batch, 6, 2)
     partners[..., 0, :] = X[..., 0, :]  # a candidate that is its own worst case
     pair = gp.pair_posterior(X, partners)
     assert pair.mean.shape == (3, *batch, 6, 2)
@@ -214,7 +196,7 @@ def test_coinciding_points_lose_nothing() -> None:
     extra = view.train_inputs.clone()
     precision = torch.full((8,), 1e8, **DOUBLE)
     gp = view.with_sites(extra, precision, precision * 0.3)
-    X = torch.rand(50, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    X = Draws(0).uniform(50, 2)
     X = torch.cat([X, extra])
     variance = gp.variance(X)
     assert (variance > -1e-13).all()
@@ -232,10 +214,10 @@ def test_repair_is_announced() -> None:
 
 def test_flat_sites_change_nothing() -> None:
     view = make_view()
-    extra = torch.rand(3, 4, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    extra = Draws(0).uniform(3, 4, 2)
     flat = torch.zeros(3, 8, **DOUBLE)
     gp = view.with_sites(extra, flat, flat)
-    X = torch.rand(20, 2, generator=torch.Generator().manual_seed(1), **DOUBLE)
+    X = Draws(1).uniform(20, 2)
     pair = gp.pair_posterior(X, X.expand(3, 20, 2))
     expected = view.variance(X).expand(3, 20)
     # To the bit: what is learned from nothing is exactly nothing.
@@ -246,12 +228,12 @@ def test_flat_sites_change_nothing() -> None:
 def test_gradients() -> None:
     for kernel in ("matern", "default"):
         view = make_view(2, kernel=kernel)
-        generator = torch.Generator().manual_seed(1)
-        extra = torch.rand(3, 2, 4, 2, generator=generator, **DOUBLE)
-        precision = torch.rand(3, 2, 8, generator=generator, **DOUBLE)
+        draws = Draws(1)
+        extra = draws.uniform(3, 2, 4, 2)
+        precision = draws.uniform(3, 2, 8)
         gp = view.with_sites(extra, precision, precision)
-        X = torch.rand(2, 3, 2, generator=generator, **DOUBLE).requires_grad_()
-        partners = torch.rand(3, 2, 3, 2, generator=generator, **DOUBLE)
+        X = draws.uniform(2, 3, 2).requires_grad_()
+        partners = draws.uniform(3, 2, 3, 2)
         assert torch.autograd.gradcheck(
             gp.pair_posterior, (X, partners.requires_grad_())
         )
@@ -298,13 +280,13 @@ def robust_constraints(
     values between a common floor and those of the sample.
     """
     t = view.train_inputs.shape[-2]
-    generator = torch.Generator().manual_seed(seed)
+    draws = Draws(seed)
     worst = view.train_inputs.expand(samples, t, 2).clone()
-    worst[..., 1] = torch.rand(samples, t, generator=generator, **DOUBLE)
+    worst[..., 1] = draws.uniform(samples, t)
     moments = view.site_posterior(worst)
     jitter = 1e-8 * torch.eye(2 * t, **DOUBLE)
     root = torch.linalg.cholesky(moments.covariance + jitter)
-    white = torch.randn(samples, 2 * t, 1, generator=generator, **DOUBLE)
+    white = draws.normal(samples, 2 * t, 1)
     draw = moments.mean + (root @ white).squeeze(-1)
     top = torch.maximum(draw[:, :t], draw[:, t:]) + 0.2
     floor = draw[:, t:].amin(dim=-1, keepdim=True) - 0.3
@@ -324,8 +306,8 @@ def test_constraints_against_monte_carlo(t: int) -> None:
         torch.testing.assert_close(
             gp.joint_posterior(gp.known_points).mean, result.mean, rtol=0, atol=1e-5
         )
-        generator = torch.Generator().manual_seed(100 + seed)
-        X = torch.rand(4, 2, generator=generator, **DOUBLE)
+        draws = Draws(100 + seed)
+        X = draws.uniform(4, 2)
         mean, covariance = gp.joint_posterior(X)
 
         joint = view.joint_posterior(torch.cat([gp.known_points[0], X]))
@@ -333,10 +315,9 @@ def test_constraints_against_monte_carlo(t: int) -> None:
         root = torch.linalg.cholesky(
             joint.covariance + 1e-9 * torch.eye(size, **DOUBLE)
         )
-        draws = torch.randn(200_000, size, generator=generator, **DOUBLE)
-        draws = joint.mean + draws @ root.mT
-        inside = (draws[:, : 2 * t] >= lower) & (draws[:, : 2 * t] <= upper)
-        kept = draws[inside.all(dim=-1)][:, 2 * t :]
+        values = joint.mean + draws.normal(200_000, size) @ root.mT
+        inside = (values[:, : 2 * t] >= lower) & (values[:, : 2 * t] <= upper)
+        kept = values[inside.all(dim=-1)][:, 2 * t :]
         if len(kept) < 1000:
             continue
         compared += 1
@@ -369,17 +350,7 @@ def test_prediction_stays_on_its_device() -> None:
         torch.rand(3, 4, 2, **DOUBLE), torch.ones(3, 8, **DOUBLE), torch.ones(3, 8)
     )
     with FakeTensorMode(allow_non_fake_inputs=False) as mode:
-        for module in gp.modules():
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    module._buffers[name] = torch.empty(
-                        buffer.shape, dtype=buffer.dtype, device="cuda"
-                    )
-            for name, parameter in module._parameters.items():
-                if parameter is not None:
-                    module._parameters[name] = torch.empty(
-                        parameter.shape, dtype=parameter.dtype, device="cuda"
-                    )
+        gp = on_fake_device(gp, "cuda")
         X = torch.empty(6, 2, device="cuda", **DOUBLE)
         partners = torch.empty(3, 6, 2, device="cuda", **DOUBLE)
         values = [*gp.pair_posterior(X, partners), gp.variance(X)]

@@ -1,19 +1,12 @@
 import mpmath
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from botorch_res.models.stationary_kernel import read_stationary_kernel
+from tests.problems import DOUBLE, Draws, make_kernel
 
-DOUBLE = {"dtype": torch.double}
-
-
-def make_kernel(nu: float | None) -> ScaleKernel:
-    base = RBFKernel(ard_num_dims=2) if nu is None else MaternKernel(nu, ard_num_dims=2)
-    kernel = ScaleKernel(base).double()
-    kernel.base_kernel.lengthscale = torch.tensor([0.3, 0.7], **DOUBLE)
-    kernel.outputscale = 2.5
-    return kernel
+SCALE = torch.tensor([0.3, 0.7], **DOUBLE)
 
 
 def exact(nu: float | None, distance: float) -> float:
@@ -30,8 +23,8 @@ def exact(nu: float | None, distance: float) -> float:
 
 @pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
 def test_values_even_of_neighbours(nu: float | None) -> None:
-    kernel = read_stationary_kernel(make_kernel(nu))
-    X = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    kernel = read_stationary_kernel(make_kernel(nu, SCALE, 2.5))
+    X = Draws(0).uniform(30, 2)
     steps = torch.logspace(-14, 0, 30, **DOUBLE).unsqueeze(-1)
     Y = X + steps * torch.tensor([0.3, 0.0], **DOUBLE)  # in units of the lengthscale
     gaps = ((Y - X)[:, 0] / 0.3).tolist()
@@ -42,7 +35,7 @@ def test_values_even_of_neighbours(nu: float | None) -> None:
     )
     torch.testing.assert_close(
         kernel.matrix(X, Y),
-        make_kernel(nu)(X, Y).to_dense().detach(),
+        make_kernel(nu, SCALE, 2.5)(X, Y).to_dense().detach(),
         atol=1e-7,
         rtol=0,
     )
@@ -50,7 +43,7 @@ def test_values_even_of_neighbours(nu: float | None) -> None:
 
 @pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
 def test_values_far_from_the_origin(nu: float | None) -> None:
-    kernel = read_stationary_kernel(make_kernel(nu))
+    kernel = read_stationary_kernel(make_kernel(nu, SCALE, 2.5))
     # Exact in binary, so that the distances are the same.
     X = torch.arange(12, **DOUBLE).view(6, 2) / 64.0
     Y = X.flip(0) + 1.0 / 128.0
@@ -78,13 +71,11 @@ def test_other_kernels_are_left_to_gpytorch() -> None:
 @pytest.mark.parametrize("nu", [None, 1.5, 2.5])
 def test_lengthscale_that_is_a_small_part_of_the_range(nu: float | None) -> None:
     """The lengthscale that a column with two values gets by maximum likelihood."""
-    kernel = make_kernel(nu)
-    kernel.base_kernel.lengthscale = torch.tensor([0.1, 1e-5], **DOUBLE)
-    kernel = read_stationary_kernel(kernel)
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(35, 2, generator=generator, **DOUBLE)
+    scale = torch.tensor([0.1, 1e-5], **DOUBLE)
+    kernel = read_stationary_kernel(make_kernel(nu, scale, 2.5))
+    X = Draws(0).uniform(35, 2)
     X[:, 1] = X[:, 1].round()
-    difference = (X.unsqueeze(0) - X.unsqueeze(1)) / torch.tensor([0.1, 1e-5], **DOUBLE)
+    difference = (X.unsqueeze(0) - X.unsqueeze(1)) / scale
     gaps = difference.square().sum(-1).sqrt()
     expected = [[exact(nu, gap) for gap in row] for row in gaps.tolist()]
     found = kernel.matrix(X, X)
@@ -97,10 +88,10 @@ def test_lengthscale_that_is_a_small_part_of_the_range(nu: float | None) -> None
 @pytest.mark.parametrize("nu", [None, 1.5, 2.5])
 def test_derivatives(nu: float | None) -> None:
     """Of both sets of points, where one is common to a batch of others."""
-    kernel = read_stationary_kernel(make_kernel(nu))
-    generator = torch.Generator().manual_seed(0)
-    X1 = torch.rand(3, 2, generator=generator, **DOUBLE).requires_grad_()
-    X2 = torch.rand(2, 4, 2, generator=generator, **DOUBLE).requires_grad_()
+    kernel = read_stationary_kernel(make_kernel(nu, SCALE, 2.5))
+    draws = Draws(0)
+    X1 = draws.uniform(3, 2).requires_grad_()
+    X2 = draws.uniform(2, 4, 2).requires_grad_()
     assert torch.autograd.gradcheck(kernel.matrix, (X1, X2))
     assert torch.autograd.gradgradcheck(kernel.matrix, (X1, X2))
     assert torch.autograd.gradcheck(lambda X: kernel.matrix(X, X2.detach()), (X1,))

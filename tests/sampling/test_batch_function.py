@@ -5,12 +5,11 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 
-from botorch_res.domain import RobustDomain
+from botorch_res import RobustDomain
 from botorch_res.sampling import CallableFunction, as_batch_function, batch_function
+from tests.problems import unit_domain
 
-DOMAIN = RobustDomain(
-    torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double), uncontrollable=[1]
-)
+DOMAIN = RobustDomain(unit_domain(2, 1).bounds, uncontrollable=[1])
 
 
 def waves(z):
@@ -103,10 +102,10 @@ def test_wrapping():
 @pytest.mark.parametrize("dim", [2, 3])
 def test_values_of_the_wrong_shape(dim):
     """One value for each column must not pass as one for each point."""
-    bounds = torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.double)
+    domain = RobustDomain(unit_domain(dim - 1, 1).bounds, uncontrollable=[1])
     message = rf"x {dim + 1}, got shape \({dim + 1}, {dim}\)"
     with pytest.raises(BotorchTensorDimensionError, match=message):
-        CallableFunction(lambda z: z, RobustDomain(bounds, uncontrollable=[1]))
+        CallableFunction(lambda z: z, domain)
 
 
 def test_values_that_are_not_finite_numbers():

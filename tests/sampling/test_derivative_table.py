@@ -1,24 +1,18 @@
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import Log10, Normalize
 
 from botorch_res.sampling import draw_fourier_samples
-
-DOUBLE = {"dtype": torch.double}
-
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::botorch.exceptions.warnings.InputDataWarning"
-)
+from tests.problems import DOUBLE, Draws, make_model
 
 
 @pytest.mark.parametrize("transform", [Normalize(2), Log10(indices=[0])])
 def test_table_equals_central_differences(transform):
-    generator = torch.Generator().manual_seed(0)
-    X = 0.1 + 0.9 * torch.rand(6, 2, generator=generator, **DOUBLE)
-    model = SingleTaskGP(X, (6.0 * X).sin().sum(-1, True), input_transform=transform)
+    draws = Draws(0)
+    X = 0.1 + 0.9 * draws.uniform(6, 2)
+    model = make_model(X, (6.0 * X).sin().sum(-1, True), input_transform=transform)
     samples = draw_fourier_samples(model, num_samples=3, seed=0)
-    z = 0.2 + 0.7 * torch.rand(3, 5, 2, generator=generator, **DOUBLE)
+    z = 0.2 + 0.7 * draws.uniform(3, 5, 2)
     columns = torch.tensor([1, 0])
     value, gradient, hessian = samples.derivative_table(columns)(z)
     assert torch.allclose(value, samples(z))

@@ -6,14 +6,13 @@ import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError
 
-from botorch_res.domain import RobustDomain
+from botorch_res import RobustDomain
 from botorch_res.models.radial import radial_value
 from botorch_res.sampling import BatchFunction, Expansion, memory, theta_table
+from tests.problems import unit_domain
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
-DOMAIN = RobustDomain(
-    torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.double), uncontrollable=[2, 0]
-)
+DOMAIN = RobustDomain(unit_domain(2, 1).bounds, uncontrollable=[2, 0])
 
 
 def random_expansion(batch=(), smoothness=math.inf, t=6, dtype=torch.double, **changes):
@@ -253,11 +252,10 @@ def test_points_that_are_not_finite_spoil_no_others(smoothness, bad):
 
 
 def test_tables_of_a_domain_with_other_columns():
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
     thetas = torch.rand(3, 1, dtype=torch.double)
     with pytest.raises(
         BotorchTensorDimensionError, match=r"with d = 3, got shape \(3, 2"
     ):
-        random_expansion().theta_table(thetas, RobustDomain(bounds, [1]))
+        random_expansion().theta_table(thetas, unit_domain())
     with pytest.raises(BotorchTensorDimensionError, match=r"`theta` of shape .* x 2"):
         random_expansion().theta_table(thetas, DOMAIN)

@@ -8,38 +8,39 @@ from botorch.exceptions.errors import (
     UnsupportedError,
 )
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms import Normalize
 from botorch.models.transforms.input import ChainedInputTransform, Log10, Warp
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import LinearMean, ZeroMean
 
-from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.sampling import GridSamples, draw_fourier_samples
+from botorch_res.seeding import seeded
+from tests import problems
+from tests.problems import (
+    RAW,
+    UNIT,
+    Draws,
+    make_domain,
+    make_kernel,
+    standardized,
+    unit_domain,
+)
 
-BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
 
-
-def make_model(t=10, kernel=None, noise=1e-3, batch=(), seed=0, **kwargs):
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.rand(*batch, t, 2, generator=generator, dtype=torch.double)
+def make_model(t=10, kernel=None, noise=1e-3, batch=(), **options):
+    X = Draws(0).uniform(*batch, t, 2)
     Y = (5 * X).sin().sum(-1, keepdim=True)
-    if t > 1:
-        Y = (Y - Y.mean(-2, keepdim=True)) / Y.std(-2, keepdim=True)
     if kernel is None:
-        kernel = RBFKernel(ard_num_dims=2, batch_shape=torch.Size(batch))
-        kernel.lengthscale = torch.tensor([0.2, 0.4])
-    Yvar = None if noise is None else torch.full_like(Y, noise)
-    kwargs.setdefault("outcome_transform", None)
-    return SingleTaskGP(X, Y, Yvar, covar_module=kernel, **kwargs).double().eval()
+        scale = torch.tensor([0.2, 0.4], dtype=torch.double)
+        kernel = make_kernel(lengthscale=scale, batch=batch)
+    Y = standardized(Y) if t > 1 else Y
+    return problems.make_model(X, Y, noise, kernel, **options).eval()
 
 
 def matern(nu):
-    kernel = MaternKernel(nu, ard_num_dims=2)
-    kernel.lengthscale = torch.tensor([0.3, 0.6])
-    kernel = ScaleKernel(kernel)
-    kernel.outputscale = 2.0
-    return kernel
+    scale = torch.tensor([0.3, 0.6], dtype=torch.double)
+    return make_kernel(nu, scale, outputscale=2.0)
 
 
 def statistics(model, Z, method="matheron", num_seeds=48, num_samples=64):
@@ -83,7 +84,7 @@ def assert_moments_agree(scores):
     ],
 )
 def test_moments_equal_those_of_the_posterior(method, t, kernel):
-    Z = torch.rand(5, 2, generator=torch.Generator().manual_seed(1)).double()
+    Z = Draws(1).uniform(5, 2)
     assert_moments_agree(statistics(make_model(t, kernel), Z, method))
 
 
@@ -91,25 +92,15 @@ def test_moments_equal_those_of_the_posterior(method, t, kernel):
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("noise", [None, "by observation"])
 def test_moments_in_the_units_of_the_user(method, batch, noise):
-    generator = torch.Generator().manual_seed(2)
-    unit = torch.rand(*batch, 7, 2, generator=generator, dtype=torch.double)
-    lower, width = torch.tensor([[5.0, -1e3], [0.1, 500.0]], dtype=torch.double)
+    draws = Draws(2)
+    unit = draws.uniform(*batch, 7, 2)
     Y = 40 * (6 * unit).sin().sum(-1, keepdim=True) - 700
     Yvar = None if noise is None else 1.0 + 300 * unit[..., :1]
-    shape = torch.Size(batch)
-    kernel = RBFKernel(ard_num_dims=2, batch_shape=shape).double()
-    model = SingleTaskGP(
-        lower + width * unit,
-        Y,
-        Yvar,
-        covar_module=ScaleKernel(kernel, batch_shape=shape).double(),
-        input_transform=Normalize(2, bounds=torch.stack([lower, lower + width])),
-        outcome_transform=Standardize(1, batch_shape=shape),
-    ).eval()
-    spread = torch.rand(*batch, 1, 2, generator=generator, dtype=torch.double)
-    kernel.lengthscale = 0.2 + 0.5 * spread
-    model.covar_module.outputscale = 0.5 + spread[..., 0, 0]
-    Z = lower + width * torch.rand(4, 2, generator=generator, dtype=torch.double)
+    spread = draws.uniform(*batch, 1, 2)
+    kernel = make_kernel(None, 0.2 + 0.5 * spread, 0.5 + spread[..., 0, 0], batch=batch)
+    X = torch.lerp(*RAW, unit)
+    model = problems.make_model(X, Y, Yvar, kernel, RAW).eval()
+    Z = torch.lerp(*RAW, draws.uniform(4, 2))
     scores = statistics(model, Z, method)
     assert scores.shape == (*batch, 20)
     assert_moments_agree(scores)
@@ -128,9 +119,7 @@ def test_one_set_of_frequencies_is_enough(nu, most):
     Frequencies of the kernel's own density leave the variance of RBF and of Matern
     samples off by about 12 % and 70 % here.
     """
-    kernel = RBFKernel() if math.isinf(nu) else MaternKernel(nu)
-    kernel.lengthscale = 0.2
-    model = make_model(200, kernel, noise=1e-4)
+    model = make_model(200, make_kernel(nu, 0.2, dim=None), noise=1e-4)
     Z = torch.rand(20, 2, dtype=torch.double)
     exact = model.posterior(Z).variance.squeeze(-1).detach()
     errors = [
@@ -179,8 +168,7 @@ def test_samples_pass_near_the_data(method):
 def test_noise_of_each_observation():
     X = torch.rand(6, 2, dtype=torch.double)
     noise = torch.tensor([1e-6] * 3 + [4.0] * 3, dtype=torch.double).unsqueeze(-1)
-    Y = Standardize(1)(X.sum(-1, keepdim=True))[0]
-    model = SingleTaskGP(X, Y, noise, outcome_transform=None)
+    model = problems.make_model(X, standardized(X.sum(-1, keepdim=True)), noise)
     samples = draw_fourier_samples(model, 400, seed=0)
     spread = samples(X).std(0)
     exact = model.posterior(X).variance.sqrt().squeeze(-1).detach()
@@ -199,11 +187,13 @@ def test_seeds(method):
     assert not torch.equal(
         draw_fourier_samples(model, 4, method=method, seed=6)(Z), first
     )
-    torch.manual_seed(0)
-    unseeded = draw_fourier_samples(model, 4, method=method)(Z)
-    assert not torch.equal(torch.get_rng_state(), state)
-    torch.manual_seed(0)
-    assert torch.equal(draw_fourier_samples(model, 4, method=method)(Z), unseeded)
+    with seeded(0):
+        unseeded = draw_fourier_samples(model, 4, method=method)(Z)
+        assert not torch.equal(
+            draw_fourier_samples(model, 4, method=method)(Z), unseeded
+        )
+    with seeded(0):
+        assert torch.equal(draw_fourier_samples(model, 4, method=method)(Z), unseeded)
 
 
 @pytest.mark.parametrize("method", ["matheron", "weight"])
@@ -211,26 +201,14 @@ def test_seeds(method):
 @pytest.mark.parametrize("nu", [math.inf, 2.5, 0.5])
 def test_order_of_columns(nu, batch, method):
     """Permuted data and lengthscales: the same functions of the permuted columns."""
-    generator = torch.Generator().manual_seed(4)
-    X = torch.rand(*batch, 7, 4, generator=generator, dtype=torch.double)
-    Y = torch.randn(*batch, 7, 1, generator=generator, dtype=torch.double)
-    Y = (Y - Y.mean(-2, keepdim=True)) / Y.std(-2, keepdim=True)
-    scale = 0.2 + torch.rand(*batch, 1, 4, generator=generator, dtype=torch.double)
-    Z = torch.rand(9, 4, generator=generator, dtype=torch.double)
+    draws = Draws(4)
+    X, Y = draws.uniform(*batch, 7, 4), standardized(draws.normal(*batch, 7, 1))
+    scale, Z = 0.2 + draws.uniform(*batch, 1, 4), draws.uniform(9, 4)
     values = []
     for _ in range(5):
-        order = torch.randperm(4, generator=generator)
-        options = {"ard_num_dims": 4, "batch_shape": torch.Size(batch)}
-        kernel = RBFKernel(**options) if math.isinf(nu) else MaternKernel(nu, **options)
-        kernel = kernel.double()
-        kernel.lengthscale = scale[..., order]
-        model = SingleTaskGP(
-            X[..., order],
-            Y,
-            torch.full_like(Y, 1e-3),
-            covar_module=kernel,
-            outcome_transform=None,
-        )
+        order = draws.permutation(4)
+        kernel = make_kernel(nu, scale[..., order], dim=4, batch=batch)
+        model = problems.make_model(X[..., order], Y, 1e-3, kernel)
         samples = draw_fourier_samples(model, 3, method=method, seed=1)
         values.append(samples(Z[..., order]))
     for other in values[1:]:
@@ -241,52 +219,34 @@ def test_order_of_columns(nu, batch, method):
 @pytest.mark.parametrize("nu", [None, 2.5])
 def test_units_of_the_user(noise, nu):
     """Raw data with transforms, and the same data transformed by hand."""
-    generator = torch.Generator().manual_seed(0)
-    unit = torch.rand(8, 2, generator=generator, dtype=torch.double)
-    lower, width = torch.tensor([[5.0, -1e3], [0.1, 500.0]], dtype=torch.double)
+    unit = Draws(0).uniform(8, 2)
     Y = unit.sin().sum(-1, keepdim=True) * 40 - 7
-    kernel = None if nu is None else matern(nu)
-
-    def build(X, Y, noise, **kwargs):
-        Yvar = None if noise is None else torch.full_like(Y, noise)
-        model = SingleTaskGP(X, Y, Yvar, covar_module=kernel, **kwargs)
-        if kernel is None:
-            model.covar_module.lengthscale = 0.3
-        return model.eval()
-
-    bounds = torch.stack([lower, lower + width])
-    variance = Y.std().square()
-    raw = build(
-        lower + width * unit,
-        Y,
-        None if noise is None else noise * variance,
-        input_transform=Normalize(2, bounds=bounds),
-        outcome_transform=Standardize(1),
-    )
-    scaled = (Y - Y.mean()) / Y.std()
-    plain = build(unit, scaled, noise, outcome_transform=None)
+    kernel = make_kernel(lengthscale=0.3) if nu is None else matern(nu)
+    raw_noise = None if noise is None else noise * float(Y.var())
+    raw = problems.make_model(torch.lerp(*RAW, unit), Y, raw_noise, kernel, RAW)
+    plain = problems.make_model(unit, standardized(Y), noise, kernel)
     Z = torch.rand(6, 2, dtype=torch.double)
     ours = draw_fourier_samples(raw, 3, seed=0)
     theirs = draw_fourier_samples(plain, 3, seed=0)
-    z = (lower + width * Z).expand(3, -1, -1)
+    z = torch.lerp(*RAW, Z).expand(3, -1, -1)
     torch.testing.assert_close(ours(z), Y.mean() + Y.std() * theirs(Z))
     columns = torch.tensor([1])
     gradient = theirs.derivatives(Z.expand(3, -1, -1), columns).gradient
     torch.testing.assert_close(
-        ours.derivatives(z, columns).gradient, Y.std() * gradient / 500.0
+        ours.derivatives(z, columns).gradient, Y.std() * gradient / 200.0
     )
+    width = RAW[1] - RAW[0]
     torch.testing.assert_close(ours.lengthscale, theirs.lengthscale * width)
 
 
 def test_other_input_transforms():
-    torch.manual_seed(0)
     chain = ChainedInputTransform(
-        first=Normalize(2, bounds=BOUNDS), second=Normalize(2, bounds=BOUNDS * 2)
+        first=Normalize(2, bounds=UNIT), second=Normalize(2, bounds=UNIT * 2)
     )
     assert draw_fourier_samples(make_model(input_transform=chain), 2).slope is not None
     for transform in (
         Log10([0]),
-        Warp(d=2, indices=[0], concentration1_prior=None, bounds=BOUNDS),
+        Warp(d=2, indices=[0], concentration1_prior=None, bounds=UNIT),
     ):
         model = make_model(input_transform=transform, noise=1e-6)
         samples = draw_fourier_samples(model, 3, seed=0)
@@ -328,22 +288,16 @@ def test_zero_mean_and_single_precision():
     assert (values - model.train_targets).abs().max() < 0.2
 
 
-FINITE = RobustDomain(
-    BOUNDS,
-    uncontrollable=[1],
-    x_choices=torch.rand(3, 1, dtype=torch.double),
-    theta_choices=torch.rand(4, 1, dtype=torch.double),
-)
-
-
 def test_kernels_without_features():
     model = make_model(kernel=ScaleKernel(PeriodicKernel()))
     name = r"ScaleKernel\(PeriodicKernel\)"
     with pytest.raises(UnsupportedError, match=f"{name} has no Fourier features. Use"):
         draw_fourier_samples(model, 2)
     with pytest.raises(UnsupportedError, match="pass a `domain` with `x_choices`"):
-        draw_fourier_samples(model, 2, domain=RobustDomain(BOUNDS, [1]))
-    assert isinstance(draw_fourier_samples(model, 2, domain=FINITE), GridSamples)
+        draw_fourier_samples(model, 2, domain=unit_domain())
+    assert isinstance(
+        draw_fourier_samples(model, 2, domain=make_domain("both")), GridSamples
+    )
     total = make_model(kernel=RBFKernel() + MaternKernel())
     with pytest.raises(UnsupportedError, match=r"AdditiveKernel\(RBFKernel, Matern"):
         draw_fourier_samples(total, 2)
@@ -367,7 +321,7 @@ def test_kernels_without_features():
         (
             BotorchTensorDimensionError,
             "`domain` with 2 columns, as many as the inputs of the model have, got 3",
-            {"domain": RobustDomain(torch.tensor([[0.0] * 3, [1.0] * 3]), [1])},
+            {"domain": unit_domain(2, 1)},
         ),
     ],
 )

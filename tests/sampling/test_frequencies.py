@@ -2,8 +2,6 @@ import math
 
 import pytest
 import torch
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel
 from scipy import stats
 
 from botorch_res.models import ExactGPView
@@ -12,22 +10,15 @@ from botorch_res.sampling.frequencies import (
     rank_columns,
     stretch_frequencies,
 )
+from tests.problems import Draws, make_kernel, make_model
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
 
 
 def make_view(smoothness, dim, batch=()):
-    shape = torch.Size(batch)
-    kernel = (
-        RBFKernel(batch_shape=shape)
-        if math.isinf(smoothness)
-        else MaternKernel(smoothness, batch_shape=shape)
-    )
-    X = torch.rand(*batch, 3, dim, dtype=torch.double)
-    Y = torch.randn(*batch, 3, 1, dtype=torch.double)
-    return ExactGPView(
-        SingleTaskGP(X, Y, covar_module=kernel, outcome_transform=None).double()
-    )
+    X, Y = Draws(0).uniform(*batch, 3, dim), Draws(1).normal(*batch, 3, 1)
+    kernel = make_kernel(smoothness, dim=None, batch=batch)
+    return ExactGPView(make_model(X, Y, kernel=kernel))
 
 
 def draw_frequencies(view, smoothness, num):
@@ -116,14 +107,14 @@ def test_ranks_of_columns():
 
 @pytest.mark.parametrize("batch", [(), (4,)])
 def test_ranks_follow_the_columns(batch):
-    generator = torch.Generator().manual_seed(0)
+    draws = Draws(0)
     for d in (1, 2, 5):
         # Few different numbers: many ties to be broken by later observations.
-        inputs = torch.randint(3, (*batch, 6, d), generator=generator).double()
-        scale = torch.rand(*batch, 1, d, generator=generator).double()
+        inputs = torch.randint(3, (*batch, 6, d)).double()
+        scale = draws.uniform(*batch, 1, d)
         rank = rank_columns(inputs, scale)
         assert torch.equal(rank.sort().values, torch.arange(d).expand(*batch, d))
-        order = torch.randperm(d, generator=generator)
+        order = draws.permutation(d)
         assert torch.equal(
             rank_columns(inputs[..., order], scale[..., order]), rank[..., order]
         )

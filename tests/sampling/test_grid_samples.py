@@ -3,35 +3,29 @@ import math
 import pytest
 import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
-from botorch.models import SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.kernels import PeriodicKernel, ScaleKernel
 
-from botorch_res.domain import RobustDomain
+from botorch_res import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.optim import robust_optimum, worst_case
 from botorch_res.sampling import draw_fourier_samples, grid_samples
+from tests import problems
+from tests.problems import Draws
 
-GENERATOR = torch.Generator().manual_seed(0)
+DRAWS = Draws(0)
 DOMAIN = RobustDomain(
     torch.tensor([[0.0, -5.0], [1.0, 5.0]], dtype=torch.double),
     uncontrollable=[0],
-    x_choices=torch.rand(3, 1, generator=GENERATOR, dtype=torch.double),
-    theta_choices=torch.rand(4, 1, generator=GENERATOR, dtype=torch.double),
+    x_choices=DRAWS.uniform(3, 1),
+    theta_choices=DRAWS.uniform(4, 1),
 )
 
 
 def make_model():
-    X = torch.rand(5, 2, generator=GENERATOR, dtype=torch.double)
-    Y = 30 + 4 * X.sum(-1, keepdim=True)
-    kernel = ScaleKernel(PeriodicKernel()).double()
-    return SingleTaskGP(
-        X,
-        Y,
-        torch.full_like(Y, 0.1),
-        covar_module=kernel,
-        outcome_transform=Standardize(1),
-    )
+    X = DRAWS.uniform(5, 2)
+    Y, kernel = 30 + 4 * X.sum(-1, keepdim=True), ScaleKernel(PeriodicKernel())
+    return problems.make_model(X, Y, 0.1, kernel, outcome_transform=Standardize(1))
 
 
 def test_moments_equal_those_of_the_posterior():

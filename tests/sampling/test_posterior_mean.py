@@ -1,12 +1,12 @@
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 from gpytorch.means import LinearMean
 
 from botorch_res.models import ExactGPView
 from botorch_res.sampling import Expansion, posterior_mean
+from tests.problems import make_model
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])
@@ -23,10 +23,10 @@ def test_equals_the_models_posterior(batch, kernel, mean, closed_form):
     shape = torch.Size(batch)
     X = 3 + 10 * torch.rand(*batch, 9, 2, dtype=torch.double)
     Y = X.sin().sum(-1, keepdim=True) * 20 + 300
-    model = SingleTaskGP(
+    model = make_model(
         X,
         Y,
-        covar_module=kernel(batch_shape=shape).double(),
+        kernel=kernel(batch_shape=shape),
         mean_module=None if mean is None else mean(2, batch_shape=shape).double(),
         input_transform=Normalize(2, batch_shape=shape),
         outcome_transform=Standardize(1, batch_shape=shape),
@@ -60,7 +60,5 @@ def test_width_of_the_data():
     ):
         X = torch.tensor(x, dtype=torch.double)
         Y = torch.tensor([[-0.7], [0.7]], dtype=torch.double)[: len(X)]
-        model = SingleTaskGP(
-            X, Y, covar_module=PeriodicKernel().double(), outcome_transform=None
-        )
+        model = make_model(X, Y, kernel=PeriodicKernel())
         assert posterior_mean(model).width.tolist() == width

@@ -363,10 +363,10 @@ class TestExecutors:
         with ThreadPoolExecutor(4) as executor:
             make().run(counted, 10, executor, progress=False, num_parallel=2)
         assert most[0] <= 2
-        assert running._num_workers(None) == 1
+        assert running.num_workers(running.InlineExecutor()) == 1
         with ThreadPoolExecutor(3) as executor:
-            assert running._num_workers(executor) == 3
-        assert running._num_workers(Executor()) == os.cpu_count()
+            assert running.num_workers(executor) == 3
+        assert running.num_workers(Executor()) == os.cpu_count()
 
     def test_processes(self, tmp_path):
         optimizer = make(tmp_path / "study.db")

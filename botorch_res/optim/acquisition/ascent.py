@@ -1,9 +1,9 @@
 r"""Batched quasi-Newton ascent in the unit cube, for functions with kinks.
 
-An acquisition function that looks at worst cases has a kink wherever two of them tie,
-and its maxima like to sit there. The line search of L-BFGS-B then fails after dozens of
-evaluations. Here every problem of the batch tries several step lengths at once, keeps
-the best, and the number of rounds is fixed: the cost is known beforehand, no problem
+An acquisition function of worst cases has a kink wherever two of them tie, and its
+maxima often lie there. The line search of L-BFGS-B then fails after dozens of
+evaluations. Here every problem of the batch tries several step lengths at once and
+keeps the best. The number of rounds is fixed: the cost is known in advance, no problem
 waits for another, and nothing is read back from the device.
 """
 
@@ -15,14 +15,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# The quasi-Newton step is tried at so many lengths at once, in a geometric sequence
-# from the whole step to this power of ten of it.
+# The numbers below were compared on 18 random problems of 2 and 3 columns, with 4
+# function samples each. The results hardly depend on them: all variants find the same
+# maxima to 1e-3. Against four times the restarts they miss one maximum of the 18.
+#
+# The quasi-Newton step is tried at this many lengths at once, in a geometric sequence
+# from the whole step to this power of ten of it. Two lengths, or a shortest length of
+# 1e-3 of the step, give the same maxima.
 NUM_LENGTHS = 3
 SHORTEST_LENGTH = -1.5
-# Longest step in units of the cube: the first, and any.
+# The first step, and the longest one, in units of the cube.
+# A quarter or four times of either gives the same maxima.
 FIRST_STEP = 0.05
 LONGEST_STEP = 0.25
-# Below any gradient that matters.
+# If no length of a step helps, the next step is this much shorter, below the shortest
+# length that was tried. A tenth gives the same maxima.
+SHRINKAGE = 0.01
+# The cosine between step and change of the gradient below which the curvature is noise.
+# A safe choice: half of the digits.
+LEAST_COSINE = 1e-8
+# Smaller than any gradient that matters.
 TINY = 1e-30
 
 
@@ -45,11 +57,12 @@ class Ascent(NamedTuple):
 def begin(
     function: Callable[[Tensor], Tensor], starts: Tensor, movable: Tensor
 ) -> Ascent:
-    """Evaluate the starts and choose the size of the first step.
+    """Evaluate the starts, and choose the size of the first step.
 
     Args:
         function: Maps ``n x batch_shape x d`` points of the unit cube to
-            ``n x batch_shape`` values, each a differentiable function of its own point.
+            ``n x batch_shape`` values. Each value depends on its own point only, and
+            is differentiable.
         starts: ``batch_shape x d`` starting points.
         movable: ``d`` booleans: the columns that may change.
 
@@ -71,16 +84,16 @@ def advance(
     num_rounds: int,
     finish: bool,
 ) -> Ascent:
-    """Go on with the ascent, never going down.
+    """Continue the ascent. It never goes down.
 
     Args:
         function: As in ``begin``.
         state: The state so far.
         movable: ``d`` booleans: the columns that may change.
-        num_rounds: The number of rounds, each with one evaluation of ``function`` at
-            a few points per problem.
-        finish: Whether the ascent ends here, so that the last round goes without
-            gradients, and the state is of no use for another one.
+        num_rounds: The number of rounds. Each evaluates ``function`` once, at a few
+            points per problem.
+        finish: Whether the ascent ends here. The last round then needs no gradients,
+            and the ascent cannot be continued.
 
     Returns:
         The new state.
@@ -110,7 +123,7 @@ def advance(
         )
         one = better.unsqueeze(-1)
         # Where no step helped, the model of the function is wrong: try shorter ones.
-        inverse = torch.where(one.unsqueeze(-1), updated, 0.01 * inverse)
+        inverse = torch.where(one.unsqueeze(-1), updated, SHRINKAGE * inverse)
         points = torch.where(one, new_points, points)
         gradients = torch.where(one, new_gradients, gradients)
         values = torch.where(better, new_values, values)
@@ -120,7 +133,7 @@ def advance(
 def _evaluate(
     function: Callable[[Tensor], Tensor], points: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Values and gradients at ``n x batch_shape x d`` points."""
+    """Compute values and gradients at ``n x batch_shape x d`` points."""
     with torch.enable_grad():
         leaf = points.detach().requires_grad_()
         values = function(leaf)
@@ -129,13 +142,13 @@ def _evaluate(
 
 
 def _free(points: Tensor, gradients: Tensor, movable: Tensor) -> Tensor:
-    """One for the coordinates that may move uphill, zero for the others."""
+    """Mark coordinates that can move uphill with one, others with zero."""
     held = ((points <= 0.0) & (gradients < 0.0)) | ((points >= 1.0) & (gradients > 0.0))
     return (movable & ~held).to(points.dtype)
 
 
 def _direction(inverse: Tensor, gradients: Tensor, free: Tensor) -> Tensor:
-    """The quasi-Newton step on the free coordinates, of bounded length."""
+    """Compute the quasi-Newton step on the free coordinates, of bounded length."""
     uphill = (gradients * free).unsqueeze(-1)
     step = free * (inverse @ uphill).squeeze(-1)
     length: Tensor = step.norm(dim=-1, keepdim=True)
@@ -143,10 +156,10 @@ def _direction(inverse: Tensor, gradients: Tensor, free: Tensor) -> Tensor:
 
 
 def _update(inverse: Tensor, move: Tensor, change: Tensor) -> Tensor:
-    """The update of Broyden, Fletcher, Goldfarb and Shanno, where it is concave."""
+    """Update the inverse Hessian by the BFGS formula where the function is concave."""
     curvature = (move * change).sum(dim=-1, keepdim=True).unsqueeze(-1)
     size = move.norm(dim=-1) * change.norm(dim=-1)
-    concave = curvature > 1e-8 * size[..., None, None]
+    concave = curvature > LEAST_COSINE * size[..., None, None]
     scale = torch.where(concave, curvature, 1.0).reciprocal()
     move, change = move.unsqueeze(-1), change.unsqueeze(-1)
     identity = torch.eye(move.shape[-2], dtype=move.dtype, device=move.device)

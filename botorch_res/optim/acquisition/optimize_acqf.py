@@ -1,7 +1,8 @@
 r"""Maximisation of acquisition functions over a robust domain.
 
-The replicates of an experiment are the members of one batched model. The search is the
-same for them: with the same seeds it takes the same steps for all members at once.
+The replicates of an experiment are the members of one batched model. Their search is
+the same as for single models: with the same seeds it takes the same steps, for all
+members at once.
 """
 
 from __future__ import annotations
@@ -35,18 +36,17 @@ def optimize_robust_acqf(
 ) -> tuple[Tensor, Tensor]:
     r"""Maximise an acquisition function over a robust domain.
 
-    A box is searched by a quasi-Newton ascent from the best of many initial points, all
-    restarts in one batch, in coordinates that make the box a unit cube. Where one part
-    of the domain is a finite set, comparing all of its choices, for all restarts at
-    once, and moving the other part take turns. Where both are finite, all points are
-    evaluated.
+    In a box, a quasi-Newton ascent runs from the best of many initial points, all
+    restarts in one batch, in coordinates that make the box a unit cube. If one part of
+    the domain is a finite set, the search compares its choices for all restarts and
+    moves the other part, in turns. If both are finite, it evaluates all points.
 
     Args:
         acq_function: Any BoTorch acquisition function of ``batch_shape x 1 x d`` points
             in the user's units.
         domain: The domain to search.
-        q: The number of candidates. They are found one after the other, each with its
-            predecessors as pending points.
+        q: The number of candidates. They are found one after another, each with the
+            previous ones as pending points.
         num_restarts: The number of starting points of the local search.
         raw_samples: The number of points from which these are selected.
         num_rounds: The number of rounds of the local search.
@@ -54,7 +54,7 @@ def optimize_robust_acqf(
         seed: The seed of the initial points.
 
     Returns:
-        The ``q x d`` candidates, and their acquisition values, a scalar for ``q = 1``,
+        The ``q x d`` candidates and their acquisition values: a scalar for ``q = 1``,
         otherwise ``q`` values, each given the candidates before it.
 
     Example:
@@ -101,8 +101,8 @@ def optimize_replicates(
         raw_samples: The number of points from which these are selected.
         num_rounds: The number of rounds of the local search.
         max_choices: The largest number of pairs of a starting point and a choice of a
-            finite part that a member compares: ``batch_limit`` of
-            ``optimize_robust_acqf``.
+            finite part that a member compares. (``optimize_robust_acqf`` uses its
+            ``batch_limit`` for this.)
         batch_limit: The largest number of points that are evaluated at once, over all
             members.
 
@@ -144,7 +144,7 @@ def _make_search(
     batch_limit: int,
     is_batch: bool,
 ) -> Callable[[], tuple[Tensor, Tensor]]:
-    """Check the arguments, and make the search for one candidate of every member."""
+    """Check the arguments, and make a search for one candidate of every member."""
     check_number("num_restarts", num_restarts, 1)
     check_number("raw_samples", raw_samples, num_restarts)
     check_number("num_rounds", num_rounds, 1)
@@ -189,7 +189,7 @@ def _make_search(
 def _check_output(
     acq_function: AcquisitionFunction, domain: RobustDomain, members: list[int]
 ) -> None:
-    """Raise unless an acquisition function can be evaluated on a domain."""
+    """Raise an error unless an acquisition function can be evaluated on a domain."""
     point = domain.sample(1, seed=0).expand(1, *members, 1, -1)
     value = try_out("acq_function", acq_function, point)
     if value.shape != (1, *members):
@@ -205,7 +205,7 @@ def _find_in_turn(
     acq_function: AcquisitionFunction,
     q: int,
 ) -> tuple[Tensor, Tensor]:
-    """Find ``q x d`` candidates one after the other, and their values."""
+    """Find ``q x d`` candidates one after another, and their values."""
     if not hasattr(acq_function, "X_pending"):
         raise UnsupportedError(
             f"Expected `q` = 1, as {type(acq_function).__name__} does not account for "

@@ -17,8 +17,8 @@ from botorch_res.domain import RobustDomain
 from botorch_res.optim.acquisition.multistart import evaluate
 from botorch_res.seeding import seeded
 
-# Points near the sampled robust optima are drawn with these standard deviations, in
-# widths of the box.
+# Points near the sampled robust optima have these standard deviations, in widths of the
+# box. A safe choice: the maximum may lie at any of these distances.
 PERTURBATIONS = (1e-3, 1e-2, 1e-1)
 
 
@@ -36,13 +36,13 @@ def gen_robust_initial_conditions(
 ) -> Tensor:
     r"""Select starting points from a Sobol sequence and the sampled robust optima.
 
-    Usable as the ``ic_generator`` of BoTorch's ``optimize_acqf``. Three quarters of the
-    raw samples fill the domain; the rest are the robust optima of the acquisition
-    function's samples, if it has them, and perturbations of these.
+    This works as the ``ic_generator`` of BoTorch's ``optimize_acqf``. Three quarters of
+    the raw samples fill the domain. The rest are the robust optima of the acquisition
+    function's samples, if it has any, and points near them.
 
     Args:
-        acq_function: The acquisition function; ``acq_function.robust_optimizers`` are
-            the ``... x d`` sampled optima.
+        acq_function: The acquisition function. Its attribute ``robust_optimizers``, if
+            there is one, has the ``... x d`` sampled optima.
         bounds: The ``2 x d`` bounds.
         q: The number of candidates per starting point.
         num_restarts: The number of starting points.
@@ -51,7 +51,7 @@ def gen_robust_initial_conditions(
         options: As in BoTorch, for example ``{"seed": 0, "init_batch_limit": 512}``.
         inequality_constraints: Not supported, must be ``None``.
         equality_constraints: Not supported, must be ``None``.
-        domain: The domain; by default that of the acquisition function.
+        domain: The domain. By default it is that of the acquisition function.
 
     Returns:
         The ``num_restarts x q x d`` starting points.
@@ -81,7 +81,7 @@ def gen_robust_initial_conditions(
     def generate(n: int, q: int, seed: int | None) -> Tensor:
         return add_optima(space.sample(n * q, seed), optima, space).view(n, q, -1)
 
-    # BoTorch selects with the global generator, which is put back afterwards.
+    # BoTorch uses the global generator, which is restored afterwards.
     with seeded((options or {}).get("seed")):
         return gen_batch_initial_conditions(
             acq_function,
@@ -104,10 +104,10 @@ def select_starts(
     raw_samples: int,
     rows: int,
 ) -> Tensor:
-    """Select every member's starting points, as BoTorch does it for one function.
+    """Select every member's starting points as BoTorch does for one function.
 
     Args:
-        function: Maps ``n x S x d`` points to ``n x S`` values, a member for each seed.
+        function: Maps ``n x S x d`` points to ``n x S`` values, one member per seed.
         domain: The domain.
         optima: ``S x C x d`` sampled optima, if there are any.
         seeds: ``S`` seeds.
@@ -118,8 +118,8 @@ def select_starts(
     Returns:
         ``num_restarts x S x d`` starting points.
     """
-    # Generators know no batches: random numbers are drawn member by member, here and
-    # in the selection, and all arithmetic is done for all of them.
+    # Random generators have no batches. Here and in the selection, each member draws
+    # its own random numbers; all other arithmetic is batched.
     raw = torch.stack([domain.sample(raw_samples, seed) for seed in seeds])
     raw = add_optima(raw, optima, domain)
     values = evaluate(function, raw.movedim(0, 1), rows)
@@ -132,7 +132,7 @@ def select_starts(
 
 
 def sampled_optima(acq_function: AcquisitionFunction) -> Tensor | None:
-    """The robust optima of an acquisition function's samples.
+    """Get the robust optima of an acquisition function's samples.
 
     Args:
         acq_function: The acquisition function, of one model or of an ensemble.
@@ -148,15 +148,15 @@ def add_optima(filling: Tensor, optima: Tensor | None, domain: RobustDomain) -> 
     """Replace a quarter of the points by robust optima and points near them.
 
     Args:
-        filling: ``batch_shape x n x d`` points that fill the domain: where they lie in
-            their box decides on the perturbation; every other point takes over their
-            choice of a finite set.
+        filling: ``batch_shape x n x d`` points that fill the domain. Their places in
+            the box determine the perturbations. In a finite part, every other point
+            keeps its choice.
         optima: ``batch_shape x C x d`` robust optima, if there are any.
-        domain: Their domain.
+        domain: The domain.
 
     Returns:
-        ``batch_shape x n x d`` points of the domain, the first ``C`` of them the
-        optima, if that is not more than a quarter.
+        ``batch_shape x n x d`` points of the domain. The optima come first, as far as a
+        quarter of the points allows.
     """
     if optima is None:
         return filling

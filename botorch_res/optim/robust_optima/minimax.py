@@ -2,10 +2,10 @@ r"""The smallest maximum of a few quadratics in a box, for many problems at once
 
     min over u in [0, 1]^n of max over k of  q_k(u) = v_k + g_k.u + u.B_k u / 2
 
-is the local model of a robust optimum: one quadratic for each local worst case. In one
-dimension all points where the minimum can be are compared: the ends, the vertices of
-the parabolas and their intersections. In more dimensions a primal-dual interior-point
-method is used, with a fixed number of iterations.
+is the local model of a robust optimum, with one quadratic for each local worst case. In
+one dimension, all possible places of the minimum are compared: the ends, the vertices
+of the parabolas and their intersections. In more dimensions, a primal-dual
+interior-point method runs for a fixed number of iterations.
 
 References:
 .. [Nocedal2006numerical]
@@ -19,10 +19,14 @@ from torch import Tensor
 
 from botorch_res.optim.worst_cases.newton import solve_modified
 
-# Of the interior-point method. In about one of a thousand problems they leave an error
-# above 1e-5 of the quadratics' range, and of at most a few percent: enough for a
-# search that takes the point as a trial, and minimises again from where it is better.
+# Iterations of the interior-point method. In about one problem of a thousand they leave
+# an error above 1e-5 of the quadratics' range, at most a few percent. This is enough:
+# the search only tries the point, and minimises again from the better of two points.
 NUM_ITERATIONS = 12
+# The next target for the complementarity products, relative to their mean, and the
+# share of the way to the boundary that a step may go. Textbook values.
+CENTERING = 0.1
+TO_BOUNDARY = 0.99
 
 
 def minimize_maximum(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
@@ -47,7 +51,7 @@ def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
     b = slope.unsqueeze(-1) - slope.unsqueeze(-2)
     c = value.unsqueeze(-1) - value.unsqueeze(-2)
     root = (b.square() - 4.0 * a * c).clamp_min(0.0).sqrt()
-    # The stable form of both roots; a division by zero gives a point that is clamped.
+    # The stable form of both roots. A division by zero gives a point that is clamped.
     half = -0.5 * (b + torch.copysign(root, b))
     crossings = torch.cat([_divide(half, a), _divide(c, half)], dim=-1).flatten(-2)
     ends = torch.cat(
@@ -61,7 +65,7 @@ def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
 
 
 def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Divide, with a finite result where the denominator vanishes."""
+    """Divide, with a finite result where the denominator is zero."""
     tiny = torch.finfo(denominator.dtype).tiny ** 0.5
     return numerator / torch.copysign(denominator.abs().clamp_min(tiny), denominator)
 
@@ -70,19 +74,19 @@ def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
     """Minimise the maximum of quadratics by an interior-point method."""
     # With the maximum s as a variable, the constraints are y_k = s - q_k(u) >= 0, with
     # multipliers p_k, and 0 <= u <= 1. Each iteration is one Newton step on the
-    # perturbed optimality conditions, in which s, the slacks and the multipliers are
-    # eliminated.
-    # Numbers of order one: the method's start and its tolerances assume them.
-    # In a corner that is a smooth minimum all gradients are zero.
+    # perturbed optimality conditions, after elimination of s, the slacks and the
+    # multipliers.
+    # Scale to numbers of order one, which the start and the iterations assume. (In a
+    # corner that is a smooth minimum, all gradients are zero.)
     size = torch.maximum(gradient.abs().sum(-1), hessian.abs().sum(dim=(-2, -1)))
     size = size.amax(dim=-1, keepdim=True)
     size = size.clamp_min(torch.finfo(value.dtype).tiny ** 0.5)
-    # A quadratic is within 1.5 of its constant now, so that one whose constant is 3
-    # below the largest is nowhere the maximum: how far below it is does not matter.
+    # Now each quadratic is within 1.5 of its constant. One whose constant is 3 below
+    # the largest is never the maximum, so how far below it is does not matter.
     value = ((value - value.amax(dim=-1, keepdim=True)) / size).clamp_min(-3.0)
     gradient, hessian = gradient / size[..., None], hessian / size[..., None, None]
 
-    # The many problems come last, next to one another in memory.
+    # The batch of problems comes last, contiguous in memory.
     k, n = gradient.shape[-2:]
     batch = value.shape[:-1]
     v = value.reshape(-1, k).movedim(0, -1).contiguous()
@@ -100,7 +104,7 @@ def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
         slope = g + bend
         residual = s - q - y
         products = (p * y).sum(dim=0) + (force * sides).sum(dim=(0, 1))
-        target = 0.1 / (k + 2 * n) * products
+        target = CENTERING / (k + 2 * n) * products
         ratio, side_ratio = p / y, force / sides
         pushed, side_pushed = target / y - ratio * residual, target / sides
         total = ratio.sum(dim=0)
@@ -119,16 +123,17 @@ def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
         dy, dp = dh + residual, pushed - p - ratio * dh
         dsides = torch.stack([du, -du])
         dforce = side_pushed - force - side_ratio * dsides
-        # The largest step that keeps slacks and multipliers positive.
+        # The longest step that keeps slacks and multipliers positive.
         rate = torch.maximum((-dy / y).amax(dim=0), (-dp / p).amax(dim=0))
         side_rate = torch.maximum(-dsides / sides, -dforce / force).amax(dim=(0, 1))
-        length = 0.99 / torch.maximum(rate, side_rate).clamp_min(0.99)
+        rate = torch.maximum(rate, side_rate).clamp_min(TO_BOUNDARY)
+        length = TO_BOUNDARY / rate
         u, s = u + length * du, s + length * ds
         y, p = y + length * dy, p + length * dp
         sides, force = sides + length * dsides, force + length * dforce
         bend = (B * u).sum(dim=2)
         q = v + ((g + 0.5 * bend) * u).sum(dim=1)
-    # An interior point never reaches a face; its multipliers tell where it would.
+    # An interior point never reaches a face. Its multipliers tell where it would.
     below, above = force > sides
     u = torch.where(below, torch.zeros_like(u), u)
     u = torch.where(above, torch.ones_like(u), u)

@@ -24,9 +24,9 @@ def recommend_robust_optimum(
     Args:
         model: A fitted single-output model. The mean of an ensemble, or of a batch of
             models, is the average of its members.
-        domain: Which columns are controllable, and the values that they take.
-        maximize: Whether the minimum over ``theta`` is to be maximised over ``x``. If
-            ``False``, the maximum over ``theta`` is to be minimised over ``x``.
+        domain: Which columns are controllable, and the values they can take.
+        maximize: If ``True``, maximise the minimum over ``theta``. If ``False``,
+            minimise the maximum over ``theta``.
         effort: Scales the density of the search; see ``robust_optimum``.
 
     Returns:
@@ -49,15 +49,15 @@ def recommend_robust_optimum(
 def mean_function(
     model: Model, negate: bool = False
 ) -> BatchFunction | Callable[[Tensor], Tensor]:
-    """The posterior mean, to be passed to ``robust_optimum`` or ``worst_case``.
+    """Make a function of the posterior mean, for ``robust_optimum`` or ``worst_case``.
 
     Args:
-        model: A single-output model; the mean of an ensemble of exact GPs is the
+        model: A single-output model. The mean of an ensemble of exact GPs is the
             average of its members.
         negate: Whether to change the sign.
 
     Returns:
-        One function, with closed-form derivatives if the model is an exact GP.
+        One function. If the model is an exact GP, its derivatives have a closed form.
     """
     if not isinstance(model, Model) or model.num_outputs != 1:
         outputs = getattr(model, "num_outputs", "no")
@@ -77,7 +77,7 @@ def mean_function(
 
 
 def _posterior_mean(model: Model, z: Tensor) -> Tensor:
-    """The mean of any model at ``n x d`` points, each on its own."""
+    """Evaluate the mean of any model at ``n x d`` points, each on its own."""
     posterior: Any = model.posterior(z.unsqueeze(-2))
     mean: Tensor = posterior.mean
     return mean.reshape(z.shape[:-1])

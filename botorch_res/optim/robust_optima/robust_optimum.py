@@ -1,20 +1,21 @@
 r"""The robust optimum ``min over x of max over theta of f(x, theta)``, batched.
 
 The worst-case value ``g(x) = max over theta of f(x, theta)`` has kinks where two thetas
-tie, and its minimum usually sits on one, so that descent along its gradient stalls.
+tie. Its minimum usually lies on a kink, where descent along the gradient stalls. So the
+search has three stages:
 
-1. Screening: ``g`` on many ``x`` and a grid of thetas, by matrix products. The best
-   ``x`` that are not neighbours of one another are the starts.
+1. Screening evaluates ``g`` at many ``x`` on a grid of thetas, by matrix products. The
+   best ``x`` that are not neighbours of each other become the starts.
 2. Descent: at each start, the local worst cases ``theta_k(x)`` give smooth branches
-   ``f(x, theta_k(x))`` with known gradients and Hessians. The next point is the minimum
-   of the largest of their quadratic models in a trust region, which finds kinks and
-   corners as easily as smooth minima. It is taken if ``g`` is smaller there. A theta
-   that is the worst case on the far side of a kink only is no local worst case on the
-   near side: the worst theta of the point left behind, or not taken, is exchanged.
-3. Verification: a fresh global search for the worst case at the points reached.
+   ``f(x, theta_k(x))`` with known gradients and Hessians. The trial point minimises the
+   largest of their quadratic models in a trust region. This finds kinks and corners as
+   easily as smooth minima. The search moves there if ``g`` is smaller. A theta may be
+   the worst case on the far side of a kink, but not even a local one on the near side.
+   So each step also knows the worst theta of the previous, or rejected, point.
+3. Verification: a new global search for the worst case at the points reached.
 
-The numbers of starts and of steps are fixed, and all functions and starts move at once.
-A finite set of ``x`` needs none of this: all of them are compared.
+The numbers of starts and steps are fixed, and all functions and starts move together.
+In a finite set of ``x`` all of them are compared instead.
 """
 
 from __future__ import annotations
@@ -36,27 +37,42 @@ from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.worst_cases.solver import WorstCaseSolver
 from botorch_res.sampling import BatchFunction
 
-# In more dimensions the candidates are a Sobol sequence instead of a grid.
+# In more dimensions the candidates are a Sobol sequence instead of a grid. A safe
+# choice: in four dimensions, a grid of 4096 points has only eight along each axis.
 MAX_GRID_DIMENSION = 3
 # The numbers below were chosen on 80 to 480 posterior samples of each of five kinds of
 # problem, from 1+1 to 3+1 columns. A miss is a robust optimum more than 1e-3 of the
-# standard deviation above the best that any variant finds. With these there was none.
+# standard deviation above the best that any variant finds. There was none with these.
 #
-# Candidates for each lengthscale. Half of them miss 0.2 % (1+1) to 1.3 % (3+1). Twice
-# as many change nothing and take up to 1.4 times as long.
+# Candidates per lengthscale. Half as many miss 0.2 % (1+1) to 1.3 % (3+1). Twice as
+# many change nothing and take up to 1.4 times as long.
 CANDIDATE_DENSITY = 3.75
-# The most candidates. A quarter of them misses 3 % of rough functions (Matern 5/2 in
-# 2+1 columns).
+# The largest number of candidates. A quarter of it misses 3 % of rough functions
+# (Matern 5/2 in 2+1 columns).
 MAX_CANDIDATES = 4096
-# Starts for each candidate along an axis. Half of them miss 0.3 to 1.3 %. Twice as many
+# Starts per candidate along an axis. Half as many miss 0.3 to 1.3 %. Twice as many
 # improve optima that are off by 1e-5, and take 1.2 to 1.7 times as long.
 STARTS_PER_POINT = 0.25
-# The first trust region of the second descent, in units of that of the first. Without a
-# second descent up to 1.3 % are missed; from 1/16 to 1 its size does not matter.
+# The largest number of starts for each column of x. On 256 functions of two and three
+# columns it misses none. Half of it misses one. Twice as many take 1.5 times as long.
+MAX_STARTS_PER_COLUMN = 16
+# How many of the best candidates per start are looked at to find starts that are not
+# neighbours. On the same functions two are as good.
+POOL_PER_START = 8
+# Candidates closer than this many spacings are neighbours: the next ones along axes and
+# diagonals. On the same functions it makes no difference to allow neighbours.
+APART = 1.5
+# The first trust region of the second descent, in units of that of the first descent.
+# Without a second descent up to 1.3 % are missed. From 1/16 to 1 its size does not
+# matter.
 SECOND_RADIUS = 0.25
-# So many of the highest branches are followed from step to step, one for each side of a
-# kink. With one or four the optima are the same.
+# How many of the highest branches are followed from step to step: one for each side of
+# a kink. With one or four the optima are the same.
 NUM_FOLLOWED = 2
+# A failed step shrinks the trust region to this share of it, and a good step to nearly
+# its end makes it grow. Textbook values: shrinking to a half, or no growth, gives the
+# same optima on the 256 functions.
+SHRINKAGE, GROWTH, NEARLY = 0.25, 2.0, 0.9
 
 
 class RobustOptimum(NamedTuple):
@@ -85,14 +101,14 @@ def robust_optimum(
 
     Args:
         function: Posterior samples, or any differentiable callable that maps ``n x d``
-            and ``sample_shape x n x d`` points to ``sample_shape x n`` values. Or a
-            solver that has been made for them, which knows the domain and the effort.
-        domain: The domain of functions.
-        effort: Scales the density of the grids and the number of local searches; 1 by
-            default.
+            and ``sample_shape x n x d`` points to ``sample_shape x n`` values. A solver
+            made for such functions works, too, and knows the domain and the effort.
+        domain: The domain of the functions.
+        effort: Scales the density of the grids and the number of local searches. The
+            default is 1.
         num_starts: The number of starts for each function.
         num_steps: The number of descent steps from each start.
-        initial_x: ``n x d_x`` points to consider besides those of the screening.
+        initial_x: ``n x d_x`` points to screen in addition.
 
     Returns:
         The robust optima.
@@ -138,8 +154,8 @@ def _search(
     solver: WorstCaseSolver, x: Tensor, spacing: Tensor, num_steps: int
 ) -> RobustOptimum:
     """Descend from all starts, verify, and descend again from the better half."""
-    # The second descent mends what the first one missed, because its worst cases come
-    # from a fresh global search.
+    # The second descent finds what the first one missed, because its worst cases come
+    # from a new global search.
     found = RobustOptimum(x, *solver(x))
     seen = [found]
     for radius in (spacing, SECOND_RADIUS * spacing):
@@ -152,14 +168,14 @@ def _search(
 
 
 def _best(found: RobustOptimum) -> RobustOptimum:
-    """The best of ``sample_shape x n`` points with their worst cases."""
+    """Select the best of ``sample_shape x n`` points with their worst cases."""
     best = select(found, found.value.argmin(dim=-1, keepdim=True))
     axis = found.value.ndim - 1
     return RobustOptimum(*(part.squeeze(axis) for part in best))
 
 
 def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
-    """Points that fill the box of ``x``, their spacing, and how many to start from."""
+    """Make points that fill the box of ``x``, their spacing, and a number of starts."""
     domain, effort = solver.domain, solver.effort
     bounds = domain.x.bounds
     width = bounds[1] - bounds[0]
@@ -167,11 +183,11 @@ def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
     scale = solver.lengthscale(domain.x)
     counts = grid_counts(scale, width, CANDIDATE_DENSITY * effort, max_points)
     num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))
-    num_starts = min(max(4, num_starts), 16 * domain.x.dim)
+    num_starts = min(max(4, num_starts), MAX_STARTS_PER_COLUMN * domain.x.dim)
     if domain.x.dim > MAX_GRID_DIMENSION:
         spacing = width * max_points ** (-1.0 / domain.x.dim)
         points = (domain.x.sample(max_points, seed=0) - bounds[0]) / width
-        if scale is not None:  # the same points in whatever order the columns are
+        if scale is not None:  # the same points whatever the order of the columns
             points = points.index_select(-1, (width / scale).argsort().argsort())
         return bounds[0] + width * points, spacing, num_starts
     grid = ProductGrid(counts, bounds)
@@ -181,14 +197,15 @@ def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
 def _screen(
     solver: WorstCaseSolver, candidates: Tensor, spacing: Tensor, num_starts: int
 ) -> Tensor:
-    """Starts: candidates with a small worst case, far from one another."""
+    """Choose candidates with a small worst case that are not neighbours."""
     value = solver.lower_bound(candidates)
-    value, index = value.topk(min(8 * num_starts, len(candidates)), largest=False)
+    pool = min(POOL_PER_START * num_starts, len(candidates))
+    value, index = value.topk(pool, largest=False)
     x = candidates[index]
     # A candidate next to a better one leads to the same minimum.
     apart = torch.cdist(x / spacing, x / spacing, p=math.inf)
     rank = torch.arange(x.shape[-2], device=x.device)
-    shadowed = ((apart < 1.5) & (rank < rank.unsqueeze(-1))).any(dim=-1)
+    shadowed = ((apart < APART) & (rank < rank.unsqueeze(-1))).any(dim=-1)
     score = rank + len(rank) * shadowed
     order = score.topk(min(num_starts, len(rank)), largest=False).indices
     return x.take_along_dim(order.unsqueeze(-1), dim=-2)
@@ -199,7 +216,7 @@ def _descend(
 ) -> Tensor:
     """Move all ``sample_shape x k x d_x`` starts to local minima of the worst case."""
     lower, upper = solver.domain.x.bounds
-    # Two fewer and 4 % of rough functions in 2+1 columns miss the optimum.
+    # With two fewer, the search misses 4 % of rough functions in 2+1 columns.
     num_branches = max(4, solver.domain.x.dim + 2)
     radius = radius.expand(x.shape)
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
@@ -216,9 +233,9 @@ def _descend(
         new = solver.branches(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
-        far = ((trial - x).abs() > 0.9 * radius).any(dim=-1, keepdim=True)
-        grown = torch.where(far, 2.0 * radius, radius)
-        radius = torch.where(one, grown, 0.25 * radius)
+        far = ((trial - x).abs() > NEARLY * radius).any(dim=-1, keepdim=True)
+        grown = torch.where(far, GROWTH * radius, radius)
+        radius = torch.where(one, grown, SHRINKAGE * radius)
         x = torch.where(one, trial, x)
         if not complete:
             other = where(better, branches, new)
@@ -227,7 +244,7 @@ def _descend(
 
 
 def _highest(branches: Branches, k: int, theta: Tensor) -> Tensor:
-    """The ``... x k x d_theta`` thetas of the highest branches."""
+    """Select the ``... x k x d_theta`` thetas of the highest branches."""
     index = branches.value.topk(min(k, theta.shape[-2]), dim=-1).indices
     return theta.take_along_dim(index.unsqueeze(-1), dim=-2)
 

@@ -1,14 +1,15 @@
-r"""A global search for the maxima of many functions in the unit cube.
+r"""A global search for the maxima of many functions in a box.
 
-The first stage is a table of values on a product grid. From the most promising local
-maxima of the table climbers go up by Newton's method. Where the functions are analytic,
-they do so on polynomials through the values of the table, which cost next to nothing.
-With one variable these are as good as the functions, to about 1e-10 of their standard
-deviation, and are all that is needed; with more, and for rough functions, the last
-steps are on the functions themselves.
+The search works in the unit cube that stands for the box. It starts with a table of
+values on a product grid. From the most promising local maxima of the table, its peaks,
+climbers go up by Newton's method. If the functions are analytic, they first climb on
+polynomials through the values of the table, which costs almost nothing. With one
+variable the polynomials are as good as the functions, to about 1e-10 of a standard
+deviation, and nothing else is needed. With more variables, and for rough functions, the
+last steps are on the functions themselves.
 
-Climbers never go down, and one of them starts at the highest point of the grid, so that
-the search ends in no lower basin than that. The number of steps is fixed.
+Climbers never go down. One of them starts at the highest point of the grid, so the
+search never ends lower than that. The number of steps is fixed.
 """
 
 from __future__ import annotations
@@ -29,43 +30,46 @@ from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.worst_cases.theta_search import Slopes, ThetaSearch, WorstCase
 from botorch_res.sampling import Derivatives
 
-# What was measured to choose the numbers of the search: worst cases at 16 x of each of
-# 8 posterior samples of 8 to 40 random models, against the best of all variants. A miss
-# is more than 1e-3 of the standard deviation below it.
+# The numbers of the search were chosen by its misses: worst cases more than 1e-3 of a
+# standard deviation below the best of all variants. They were counted at 16 x for each
+# of 8 posterior samples of 8 to 40 random models.
 #
-# Grid points for each lengthscale. On a line nothing is missed, even with half of them;
-# with 8, polynomials are as good as analytic functions. In two and three dimensions
-# half of them raise the misses from 0.02 to 0.3 % and from 0.3 to 1.3 % (analytic),
-# from 0.03 to 0.8 % and from 3.5 to 4.6 % (Matern 5/2).
+# Grid points per lengthscale. On a line, even half as many miss nothing; with 8,
+# polynomials are as good as analytic functions. In two and three dimensions, half as
+# many raise the misses from 0.02 to 0.3 % and from 0.3 to 1.3 % (analytic), or from
+# 0.03 to 0.8 % and from 3.5 to 4.6 % (Matern 5/2).
 INTERPOLATION_DENSITY = 8.0
 ANALYTIC_DENSITY = 4.0
 LINE_DENSITY = 18.0
 ROUGH_DENSITY = 3.0
-# The most points of a grid; four times as many for rough functions in several
-# dimensions. In three dimensions a quarter of them raises the misses to 3.8 %
-# (analytic) and 6.9 % (Matern 5/2). Four times as many leave 0.05 and 1.4 %, and take
-# two to four times as long.
+# The largest number of grid points. Rough functions in several dimensions may have four
+# times as many. In three dimensions, a quarter raises the misses to 3.8 % (analytic)
+# and 6.9 % (Matern 5/2). Four times as many reduce them to 0.05 and 1.4 %, and take two
+# to four times as long.
 MAX_THETAS = 8192
-# Steps on polynomials, which cost next to nothing.
+# Newton steps on polynomials, which cost almost nothing. With two, the robust optima of
+# 256 functions of 2 and 3 columns are the same to 1e-6.
 POLYNOMIAL_STEPS = 3
-# A Newton step of at most this part of the grid's spacing can be trusted unseen.
+# A Newton step of at most this share of the grid's spacing is taken without evaluating
+# the function there. With three times as much, the robust optima of these functions are
+# the same to 1e-6.
 TRUSTED_STEP = 0.1
 
 
 class SearchPlan(NamedTuple):
-    """How the worst case is searched for in a box.
+    """How to search a box for the worst case.
 
     Attributes:
-        density: Grid points for each lengthscale.
+        density: Grid points per lengthscale.
         max_points: The largest number of grid points.
-        num_peaks: Local maxima on the grid that are looked at.
-        radius: Neighbours, on each side, of the polynomials that improve them; zero if
-            the functions are too rough for this.
-        margin: Grid points beyond the box, which make the polynomials accurate in all
-            of it.
-        num_climbers: How many of the improved maxima are climbed.
-        num_finalists: How many of the climbers are followed to the top.
-        num_steps: Steps of these; zero if the polynomials are exact.
+        num_peaks: How many local maxima of the table are looked at.
+        radius: Neighbours on each side that a polynomial goes through. Zero if the
+            functions are too rough for polynomials.
+        margin: Grid points beyond the box, which make the polynomials accurate near
+            its faces.
+        num_climbers: How many peaks a climber starts from.
+        num_finalists: How many climbers go on, on the functions themselves.
+        num_steps: The steps that these take. Zero if polynomials are good enough.
     """
 
     density: float
@@ -87,9 +91,9 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
         effort: Scales the density of the grid and the number of local searches.
 
     Returns:
-        The settings.
+        The plan.
     """
-    # Half or twice as many peaks and climbs change the misses by less than 0.2 %.
+    # Half or twice as many peaks and climbers change the misses by less than 0.2 %.
     num_peaks = max(4, round(4 * dim * dim * effort))
     max_points = round(MAX_THETAS * effort)
     if is_analytic and dim == 1:
@@ -114,8 +118,9 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
             num_finalists=1,
             num_steps=dim,
         )
-    # Neither the values on the grid nor a first step tell the highest of several peaks:
-    # in three dimensions half as many finalists, or steps, miss 0.8 and 1.2 % more.
+    # Neither the values on the grid nor a first step show which of several peaks is the
+    # highest. In three dimensions, half as many finalists miss 0.8 % more, and half as
+    # many steps 1.2 %.
     num_climbers = max(2, round(dim * (dim + 1) * effort))
     return SearchPlan(
         density=(LINE_DENSITY if dim == 1 else ROUGH_DENSITY) * effort,
@@ -130,14 +135,12 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
 
 
 class BoxSearch(ThetaSearch):
-    """Finds maxima in a box, with a grid that is laid once.
-
-    It works in the unit cube that stands for the box.
+    """Finds maxima in a box, with a grid that is made once.
 
     Attributes:
-        thetas: ``M x d`` thetas of the box, or a little beyond it, at which values are
-            to be given.
-        plan: How the search goes on from there.
+        thetas: ``M x d`` thetas at which the search needs values, in the box or just
+            beyond it.
+        plan: How the search continues from these values.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class BoxSearch(ThetaSearch):
         is_analytic: bool,
         effort: float,
     ) -> None:
-        """Choose the grid and how to search from it.
+        """Choose the grid, and how to search from it.
 
         Args:
             bounds: ``2 x d`` bounds of the box.
@@ -160,7 +163,8 @@ class BoxSearch(ThetaSearch):
         dim = len(width)
         plan = plan_search(dim, is_analytic, effort)
         counts = grid_counts(lengthscale, width, plan.density, plan.max_points)
-        # Too rough for this grid; rounding may have taken one.
+        # The functions are too rough for polynomials on the largest grid. Rounding may
+        # have removed one point of it.
         if dim == 1 and counts[0] >= plan.max_points - 1:
             plan = plan_search(dim, False, effort)
         self.plan, radius, margin = plan, plan.radius, plan.margin
@@ -172,17 +176,17 @@ class BoxSearch(ThetaSearch):
         self.cells = self.grid.inside(self.grid.points.mT).mT
 
     def inside(self, values: Tensor) -> Tensor:
-        """Leave out the values that lie beyond the box."""
+        """Leave out the values beyond the box."""
         return self.grid.inside(values)
 
     def maximize(self, values: Tensor, slopes: Slopes, k: int) -> WorstCase:
-        """Climb from the most promising points of the grid."""
+        """Climb from the most promising peaks of the table."""
         derivatives = partial(self._in_cube, slopes.by_theta)
         theta, value = self._maximize(values, derivatives, k)
         return WorstCase(self.lower + self.width * theta, value)
 
     def depth(self, values: Tensor, maxima: WorstCase) -> tuple[Tensor, Tensor]:
-        """Read the depths from the grid, in one dimension."""
+        """Read the depths from the table; in one dimension only."""
         theta, value = maxima
         k, dim = theta.shape[-2:]
         if dim > 1 or k == 1:
@@ -197,7 +201,7 @@ class BoxSearch(ThetaSearch):
         way = torch.where(between, self.inside(values).unsqueeze(-2), torch.inf)
         lowest, place = way.min(dim=-1)
         fall = (value.index_select(-1, lower) - lowest).clamp_min(0.0)
-        # One for the second, two for the third, and so on.
+        # One pair for the second maximum, two for the third, and so on.
         sizes = list(range(1, k))
         least = [part.min(dim=-1, keepdim=True) for part in fall.split(sizes, dim=-1)]
         valley = [
@@ -215,14 +219,14 @@ class BoxSearch(ThetaSearch):
         k: int,
         known: Tensor | None,
     ) -> Branches:
-        """Climb from the grid and from known maxima, and follow these."""
+        """Climb from the grid and from known maxima, and tell how they move."""
         if known is not None:
             known = ((known - self.lower) / self.width).clamp(0.0, 1.0)
         derivatives = partial(self._in_cube, slopes.by_both)
         climbers = self._approach(values(), derivatives, k, known)
-        # The last step is taken on the quadratic model, without an evaluation, where it
-        # is so short that the model can be trusted. Elsewhere theta is not yet a local
-        # worst case: it is held, which makes its branch a lower bound of the others.
+        # A short last step is taken on the quadratic model, without an evaluation.
+        # Before a long step theta is not yet a local worst case. It stays fixed there,
+        # which makes its branch a lower bound of the worst case.
         short = (climbers.step.abs() <= TRUSTED_STEP * self.grid.spacing).all(dim=-1)
         step = short.unsqueeze(-1) * climbers.step
         push = step.unsqueeze(-2) @ climbers.hessian[..., -step.shape[-1] :, :]
@@ -235,7 +239,7 @@ class BoxSearch(ThetaSearch):
         return move_with_x(theta, state, short).scaled(self.lower, self.width)
 
     def follow(self, theta: Tensor, slopes: Slopes) -> Branches:
-        """How given local maxima move with ``x``."""
+        """Tell how given local maxima move with ``x``."""
         theta = (theta - self.lower) / self.width
         state = self._in_cube(slopes.by_both, theta)
         movable = torch.ones_like(state.value, dtype=torch.bool)
@@ -244,9 +248,9 @@ class BoxSearch(ThetaSearch):
     def _in_cube(
         self, derivatives: Callable[[Tensor], Derivatives], theta: Tensor
     ) -> Derivatives:
-        """Derivatives at points of the unit cube, by theta in units of the cube."""
+        """Differentiate at points of the unit cube, with theta in units of the cube."""
         value, gradient, hessian = derivatives(self.lower + self.width * theta)
-        # Columns of other variables, in front, keep their units.
+        # The columns of x, in front, keep their units.
         others = gradient.shape[-1] - len(self.width)
         unit = pad(self.width, (others, 0), value=1.0) if others else self.width
         return Derivatives(value, unit * gradient, unit.unsqueeze(-1) * unit * hessian)
@@ -262,8 +266,8 @@ class BoxSearch(ThetaSearch):
         num_climbers = max(plan.num_climbers, num_maxima)
         num_peaks = max(plan.num_peaks, num_maxima)
         theta, promise = self.grid.peaks(inside, num_peaks)
-        # What the quadratics promise may be lower than the grid: its highest point is
-        # one more start.
+        # The quadratics may promise less than the grid already has, so its highest
+        # point is one more start.
         highest, index = inside.max(dim=-1, keepdim=True)
         top = self.cells[index]
         start = torch.cat([theta[..., :num_climbers, :], top], dim=-2)
@@ -286,7 +290,7 @@ class BoxSearch(ThetaSearch):
         tiny = climbers.step.abs() <= TINY_STEP
         theta = (climbers.theta + tiny * climbers.step).clamp(0.0, 1.0)
         value = torch.where(missing, -torch.inf, climbers.value)
-        # The highest point of the grid may still be above all climbers. Else it is no
+        # If the highest point of the grid is still above all climbers, it counts as a
         # maximum.
         above = highest > value.amax(dim=-1, keepdim=True)
         highest = torch.where(above, highest, -torch.inf)
@@ -302,7 +306,7 @@ class BoxSearch(ThetaSearch):
         num_maxima: int,
         known: Tensor | None,
     ) -> Climbers:
-        """Come near to ``k`` highest local maxima and to ``m`` known ones."""
+        """Approach the ``k`` highest local maxima and ``m`` known ones."""
         start = self.grid.peaks(self.inside(values), num_maxima)[0]
         if known is not None:
             start = torch.cat([start, known], dim=-2)
@@ -319,7 +323,7 @@ class BoxSearch(ThetaSearch):
         derivatives: Callable[[Tensor], Derivatives],
         num_steps: int,
     ) -> Climbers:
-        """Climb from the grid, on polynomials if these are good enough."""
+        """Climb from the grid, on polynomials if they are good enough."""
         if self.plan.radius:
             derivatives = self.polynomials.through(values, start)
         else:
@@ -330,7 +334,7 @@ class BoxSearch(ThetaSearch):
     def _rank(
         self, theta: Tensor, value: Tensor, num_maxima: int
     ) -> tuple[Tensor, Tensor]:
-        """Choose the ``k`` highest points, only one of those next to one another."""
+        """Choose the ``k`` highest points, but only one of any neighbours."""
         if num_maxima == 1:
             return value.max(dim=-1, keepdim=True)
         apart = (theta.unsqueeze(-2) - theta.unsqueeze(-3)).abs()

@@ -1,11 +1,11 @@
 r"""How local worst cases move with ``x``.
 
-Around a local worst case the value follows the envelope theorem, and the location the
-implicit function theorem,
+A branch is a local worst case as a function of ``x``. Its value follows the envelope
+theorem, and its location the implicit function theorem,
 
     dh/dx = -(d2f/dtheta2)^-1 d2f/(dtheta dx)
 
-on the coordinates of theta that are not at a bound, and zero on the others.
+for the coordinates of theta that are not at a bound. The others do not move.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class Branches(NamedTuple):
 
     Attributes:
         theta: ``sample_shape x b x k x d_theta`` local worst cases.
-        value: ``sample_shape x b x k`` their values.
-        gradient: ``sample_shape x b x k x d_x`` gradient of the value.
-        hessian: ``sample_shape x b x k x d_x x d_x`` Hessian of the value.
-        shift: ``sample_shape x b x k x d_theta x d_x`` derivative of ``theta``.
+        value: ``sample_shape x b x k`` values.
+        gradient: ``sample_shape x b x k x d_x`` gradients of the values by ``x``.
+        hessian: ``sample_shape x b x k x d_x x d_x`` Hessians of the values by ``x``.
+        shift: ``sample_shape x b x k x d_theta x d_x`` derivatives of ``theta`` by
+            ``x``.
     """
 
     theta: Tensor
@@ -37,7 +38,7 @@ class Branches(NamedTuple):
     shift: Tensor
 
     def scaled(self, lower: Tensor, width: Tensor) -> Branches:
-        """Go from the unit cube to the box that it stands for.
+        """Convert from the unit cube to the box that it stands for.
 
         Args:
             lower: ``d_theta`` lower bounds of the box.
@@ -57,8 +58,8 @@ def move_with_x(theta: Tensor, state: Derivatives, movable: Tensor) -> Branches:
     Args:
         theta: ``sample_shape x b x k x d_theta`` points of the unit cube.
         state: Value and derivatives there, by ``x`` and then theta.
-        movable: ``sample_shape x b x k`` booleans: which thetas are local worst cases,
-            and move with ``x``. The others are held.
+        movable: ``sample_shape x b x k`` booleans: which thetas are local worst cases
+            and move with ``x``. The others stay fixed.
 
     Returns:
         The branches, in units of the cube.
@@ -75,7 +76,8 @@ def move_with_x(theta: Tensor, state: Derivatives, movable: Tensor) -> Branches:
 
 
 def _free(theta: Tensor, gradient: Tensor) -> Tensor:
-    """Which coordinates of worst cases in the unit cube can move: not at a bound."""
+    """Tell which coordinates of worst cases in the unit cube are not at a bound."""
+    # A step to a bound may miss it by a few roundings.
     near = 8.0 * torch.finfo(theta.dtype).eps
     low, high = theta <= near, theta >= 1.0 - near
     return ~((low & (gradient <= 0)) | (high & (gradient >= 0)))

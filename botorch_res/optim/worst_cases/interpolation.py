@@ -1,10 +1,10 @@
 r"""Polynomials through the values on a product grid, around many points at once.
 
-On a grid that is finer than the lengthscale of an analytic function, the polynomial
-through a few neighbours is so close to the function that a search for its maxima can
-go on without evaluating the function: a few numbers for each neighbour instead of
-hundreds of features. With 13 neighbours at an eighth of the lengthscale of a squared
-exponential kernel, the difference is about 1e-10 standard deviations.
+On a grid finer than the lengthscale of an analytic function, the polynomial through a
+few neighbours is very close to the function. A search for maxima can then go on without
+the function: it costs a few numbers for each neighbour instead of hundreds of features.
+With 13 neighbours at an eighth of the lengthscale of a squared exponential kernel, the
+difference is about 1e-10 standard deviations.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GridInterpolation:
         self.orders = torch.tensor([0, *first, *second], device=like.device)
 
     def through(self, values: Tensor, theta: Tensor) -> Callable[[Tensor], Derivatives]:
-        """Polynomials through the neighbours of points.
+        """Make the polynomials through the neighbours of points.
 
         Args:
             values: ``... x M`` values on the grid, the margin included.
@@ -57,10 +57,10 @@ class GridInterpolation:
 
         Returns:
             A function of ``... x k x d`` points near these, one for each polynomial,
-            that gives values and derivatives.
+            that returns values and derivatives.
         """
         center = (theta * self.last + self.margin).round()
-        # What is not a number has some neighbours, too, and values that tell.
+        # Even a NaN gets some neighbours. Its result is NaN.
         center = center.fmax(self.reach).fmin(self.highest)
         index = torch.zeros_like(center[..., :1], dtype=torch.long)
         for axis, (n, steps) in enumerate(zip(self.sizes, self.steps, strict=True)):
@@ -70,7 +70,7 @@ class GridInterpolation:
         return partial(self._evaluate, center, around)
 
     def _evaluate(self, center: Tensor, around: Tensor, theta: Tensor) -> Derivatives:
-        """Values and derivatives at ``... x k x d`` points of the unit cube."""
+        """Evaluate at ``... x k x d`` points of the unit cube."""
         dim = theta.shape[-1]
         offset = (theta * self.last + (self.margin - center)) / self.reach
         # Contract one axis after the other with the basis and its two derivatives.
@@ -86,8 +86,8 @@ class GridInterpolation:
 
 
 def _basis(offset: Tensor, table: Tensor) -> Tensor:
-    """The ``... x n x 3`` Lagrange basis and two derivatives at ``... x 1`` points."""
-    # The basis is small, its coefficients are not: single precision would lose it.
+    """Evaluate the Lagrange basis and two derivatives at ``... x 1`` points."""
+    # The basis is a small sum of large terms: single precision would lose it.
     point = offset.double()
     powers = point.expand(*point.shape[:-1], len(table) - 1).cumprod(dim=-1)
     powers = torch.cat([torch.ones_like(point), powers], dim=-1)
@@ -96,10 +96,10 @@ def _basis(offset: Tensor, table: Tensor) -> Tensor:
 
 
 def _lagrange_table(radius: int, device: torch.device) -> Tensor:
-    """From powers to the basis of ``n`` nodes and its derivatives, ``n x 3n``."""
+    """Make the ``n x 3n`` table from powers to a basis and its derivatives."""
     n = 2 * radius + 1
-    nodes = torch.linspace(-1.0, 1.0, n, dtype=torch.double)
-    value = torch.linalg.inv(torch.linalg.vander(nodes))
+    places = torch.linspace(-1.0, 1.0, n, dtype=torch.double)
+    value = torch.linalg.inv(torch.linalg.vander(places))
     degree = torch.arange(1, n, dtype=torch.double).unsqueeze(-1)
     slope, bend = torch.zeros_like(value), torch.zeros_like(value)
     slope[:-1] = degree * value[1:]

@@ -1,8 +1,8 @@
-r"""A product grid of the box of theta, and the maxima that its values promise.
+r"""A product grid, and the local maxima of values on it.
 
-The first stage of the global search for a worst case: values on a product grid that is
-as fine as the functions' lengthscale asks for, the local maxima among them, and for
-each of these the maximum of the quadratic that interpolates its neighbours.
+This is the first stage of the global search for a worst case. The grid is as fine as
+the lengthscale of the functions requires. Each local maximum among the values is
+improved by the quadratic that interpolates its neighbours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from botorch_res.optim.worst_cases.newton import box_newton_step
 
-# Points along each axis if the function's lengthscale is not known, by dimension.
+# Points along each axis, by dimension, if the lengthscale is unknown. In higher
+# dimensions there are five. A safe choice, at most a few thousand points in total for
+# up to five dimensions.
 DEFAULT_COUNTS = {1: 65, 2: 25, 3: 11, 4: 7}
 
 
@@ -27,8 +29,8 @@ def grid_counts(
     Args:
         lengthscale: ``d`` distances over which the functions change, if known.
         width: ``d`` widths of the box.
-        density: The number of grid points for each lengthscale.
-        max_points: The largest number of points in all.
+        density: The number of grid points per lengthscale.
+        max_points: The largest number of points in total.
 
     Returns:
         ``d`` numbers, each at least three.
@@ -39,7 +41,7 @@ def grid_counts(
     else:
         wanted = [1.0 + density * ratio for ratio in (width / lengthscale).tolist()]
     wanted = [max(5.0, count) for count in wanted]
-    # Too many: coarser by the same factor along all axes that can be coarser.
+    # Too many: make all axes coarser by the same factor, but keep three points.
     excess = math.prod(wanted) / max_points
     if excess > 1.0:
         wanted = [max(3.0, count * excess ** (-1.0 / dim)) for count in wanted]
@@ -51,12 +53,12 @@ class ProductGrid:
     """A product grid of the unit cube with ``M`` points.
 
     Attributes:
-        points: ``M x d`` points, and those of the margin.
-        spacing: ``d`` distances of neighbours.
+        points: ``M x d`` points, including the margin.
+        spacing: ``d`` distances between neighbours.
     """
 
     def __init__(self, counts: list[int], like: Tensor, margin: int = 0) -> None:
-        """Lay the grid out.
+        """Make the grid.
 
         Args:
             counts: The number of points along each axis, each at least three.
@@ -76,7 +78,7 @@ class ProductGrid:
         self._strides = torch.tensor(strides, device=like.device)
         self._counts = torch.tensor(counts, device=like.device)
         one_axis = [torch.tensor([-s, 0, s], device=like.device) for s in strides]
-        # Offsets of the 3^d neighbours, and finite differences on them.
+        # Offsets of the 3^d neighbours, and the weights of finite differences.
         self._offsets = reduce(lambda a, b: (a.unsqueeze(-1) + b).flatten(), one_axis)
         self._differences = _difference_table(len(counts), like)
 
@@ -106,11 +108,11 @@ class ProductGrid:
         Returns:
             The ``... x k x d`` maxima of the local quadratics, the highest first, and
             their ``... x k`` predicted values. If there are fewer than ``k``, the rest
-            are any points of the grid, with values of minus infinity.
+            are arbitrary grid points with values of minus infinity.
         """
         height, index = self._local_maxima(values, num_peaks)
         corner = (index.unsqueeze(-1) // self._strides) % self._counts
-        # At the edge of the grid the stencil of the next point inside is used.
+        # A point at the edge of the grid uses the stencil of its neighbour inside.
         position = torch.minimum(corner.clamp_min(1), self._counts - 2)
         center = (position * self._strides).sum(dim=-1, keepdim=True)
         stencil = (center + self._offsets).flatten(-2)
@@ -132,7 +134,7 @@ class ProductGrid:
         return theta.gather(-2, order), best
 
     def _local_maxima(self, values: Tensor, num_peaks: int) -> tuple[Tensor, Tensor]:
-        """Values and indices of the best points not below any of their neighbours."""
+        """Find values and indices of the best points that no neighbour exceeds."""
         pooled = values.unflatten(-1, self.counts)
         for axis in range(-len(self.counts), 0):
             n = pooled.shape[axis]
@@ -150,7 +152,7 @@ class ProductGrid:
 
 
 def _difference_table(dim: int, like: Tensor) -> Tensor:
-    """Weights of central differences, a ``3^d x (1 + d + d^2)`` table."""
+    """Make the ``3^d x (1 + d + d^2)`` table of weights of central differences."""
     stencils = like.new_tensor([[0.0, 1.0, 0.0], [-0.5, 0.0, 0.5], [1.0, -2.0, 1.0]])
     orders = [[0] * dim]
     orders += [[int(i == j) for j in range(dim)] for i in range(dim)]

@@ -1,14 +1,14 @@
 r"""The worst case ``h(x) = argmax over theta of f(x, theta)``, for many ``x`` at once.
 
 A worst case can jump from one basin to another as ``x`` moves, so the search is global
-at every ``x``. Over a finite set of thetas it is a comparison of all of them. Over a
-box it takes the values on a product grid (one matrix product for posterior samples),
-the most promising local maxima among them, and Newton's method from these in the box.
+at every ``x``. In a finite set it compares all thetas. In a box it computes the values
+on a product grid (one matrix product for posterior samples), takes the most promising
+local maxima, and improves them by Newton's method.
 
-The value returned is that of the function at a point of
-the box: it can be below the true maximum, not above. Functions of a Matern kernel with
-``nu = 0.5`` have peaks at all scales, many of which no grid resolves: there expect the
-highest of those that the grid can see.
+The result is the value of the function at a point of the domain. It can be below the
+true maximum, but not above. Functions of a Matern kernel with ``nu = 0.5`` have peaks
+at all scales, and no grid resolves all of them. Expect the highest peak that the grid
+can see.
 
 The gradient by ``x`` follows the envelope theorem for the value, and the implicit
 function theorem for the location (``branches.py``).
@@ -36,7 +36,7 @@ from botorch_res.optim.worst_cases.theta_search import (
 )
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function, memory
 
-# With less there are no grids.
+# With less effort the grids would be empty.
 LEAST_EFFORT = 0.01
 
 
@@ -92,7 +92,7 @@ class WorstCaseSolver:
         return self.search.thetas
 
     def _make_search(self) -> ThetaSearch:
-        """The search over the domain's thetas."""
+        """Make the search over the domain's thetas."""
         theta = self.domain.theta
         if theta.choices is not None:
             return FiniteSearch(theta.choices)
@@ -102,7 +102,7 @@ class WorstCaseSolver:
         )
 
     def __call__(self, x: Tensor) -> WorstCase:
-        """Find the worst cases, with gradients by ``x`` if it asks for them.
+        """Find the worst cases, with gradients if ``x`` requires them.
 
         Args:
             x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
@@ -116,18 +116,17 @@ class WorstCaseSolver:
     def local_worst_cases(
         self, x: Tensor, num_branches: int
     ) -> tuple[WorstCase, Tensor]:
-        """Find the worst case and the runners-up, with gradients by ``x``.
+        """Find the worst case and its runners-up, with gradients if ``x`` needs them.
 
-        These are the best local maxima over a box, the best choices of a finite set.
+        In a box these are the highest local maxima, in a finite set the best choices.
 
         Args:
             x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
             num_branches: The number ``k`` of local worst cases.
 
         Returns:
-            The ``sample_shape x b x k`` local worst cases, the worst first, and how
-            far one goes down from each on the way to a worse one; see
-            ``ThetaSearch.depth``.
+            The ``sample_shape x b x k`` local worst cases, the worst first, and their
+            depths; see ``ThetaSearch.depth``.
         """
         self.check_shape(x)
         with torch.no_grad():
@@ -141,37 +140,37 @@ class WorstCaseSolver:
         if x.requires_grad and torch.is_grad_enabled():
             points = torch.cat([theta, valley], dim=-2)
             branch = self.search.follow(points, self._slopes(x.detach()))
-            # Zero in value, and the derivative wanted: linear in x with fixed slopes.
+            # The change is zero, but has the right derivative: it is linear in x.
             change = (x - x.detach()).unsqueeze(-2)
             slide = branch.shift[..., :num_branches, :, :] * change.unsqueeze(-2)
             rise = (branch.gradient * change).sum(dim=-1)
             rise, lowest = rise.tensor_split([num_branches], dim=-1)
-            # The lowest points of the valleys stay where they are, on the grid.
+            # The lowest points of the valleys are grid points and do not move.
             unknown = num_branches - lowest.shape[-1]
             theta, value = theta + slide.sum(dim=-1), value + rise
             depth = depth + pad(rise[..., unknown:] - lowest, (unknown, 0))
         return WorstCase(theta, value), depth
 
     def _rank(self, x: Tensor, num_branches: int) -> tuple[Tensor, ...]:
-        """Worst cases, their values, the depths between them and where these are."""
+        """Find worst cases, their values and depths, and the lowest points between."""
         values = self.table(x)
         found = self.search.maximize(values, self._slopes(x), num_branches)
         return *found, *self.search.depth(values, found)
 
     def lengthscale(self, part: DomainPart) -> Tensor | None:
-        """The functions' lengthscale in the columns of a part of the domain.
+        """Get the functions' lengthscales in the columns of a part of the domain.
 
         Args:
             part: The part.
 
         Returns:
-            The lengthscales, or ``None`` if the function does not tell.
+            The lengthscales, or ``None`` if they are unknown.
         """
         scale = self.functions.lengthscale
         return None if scale is None else part.of(scale)
 
     def lower_bound(self, x: Tensor) -> Tensor:
-        """The largest value on the grid of thetas; the worst case is at least that.
+        """Bound the worst case from below by the largest value at the search's thetas.
 
         Args:
             x: ``b x d_x`` or ``sample_shape x b x d_x`` controllable parts.
@@ -183,14 +182,14 @@ class WorstCaseSolver:
         return torch.cat([part.amax(dim=-1) for part in parts], dim=-1)
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Cut controllable parts into chunks whose table of values fits the memory."""
+        """Cut controllable parts into chunks whose tables fit into memory."""
         size = self.functions.sample_shape.numel() * len(self.thetas)
         rows = max(1, memory.MAX_ELEMENTS // size)
         chunks: tuple[Tensor, ...] = x.split(rows, dim=-2)
         return chunks
 
     def check_shape(self, x: Tensor) -> None:
-        """Raise if controllable parts have the wrong shape.
+        """Raise an error if controllable parts have the wrong shape.
 
         Args:
             x: The controllable parts.
@@ -203,26 +202,26 @@ class WorstCaseSolver:
             )
 
     def is_complete(self, num_branches: int) -> bool:
-        """Whether so many branches are all thetas that there are.
+        """Whether so many branches cover all thetas.
 
         Args:
             num_branches: The number of branches.
 
         Returns:
-            Whether theta is one of so few.
+            Whether theta has at most this many choices.
         """
         return self.search.is_complete(num_branches)
 
     def branches(
         self, x: Tensor, num_branches: int, known: Tensor | None = None
     ) -> Branches:
-        """The best local worst cases at each point, and how they move with ``x``.
+        """Find local worst cases at each point, and tell how they move with ``x``.
 
         Args:
             x: ``sample_shape x b x d_x`` controllable parts, each function its own.
             num_branches: The number of local worst cases to look for.
             known: ``sample_shape x b x m x d_theta`` approximate local worst cases to
-                include, ignored for a finite set.
+                include. A finite set ignores them.
 
         Returns:
             The branches, in no order.
@@ -234,7 +233,7 @@ class WorstCaseSolver:
         return self.search.branches(values, slopes, num_branches, known)
 
     def hold(self, x: Tensor, theta: Tensor) -> Branches:
-        """How the values at fixed thetas move with ``x``.
+        """Tell how the values at fixed thetas change with ``x``.
 
         Args:
             x: Controllable parts that broadcast with ``sample_shape x b x d_x``.
@@ -246,13 +245,13 @@ class WorstCaseSolver:
         return self._slopes(x).hold(theta)
 
     def _slopes(self, x: Tensor) -> Slopes:
-        """The functions' derivatives at controllable parts."""
+        """Prepare the derivatives at controllable parts."""
         return Slopes(*(partial(self._at, x, t) for t in self.derivative_tables))
 
     def _at(
         self, x: Tensor, table: Callable[[Tensor], Derivatives], theta: Tensor
     ) -> Derivatives:
-        """Derivatives at ``sample_shape x b x k x d_theta`` thetas."""
+        """Differentiate at ``sample_shape x b x k x d_theta`` thetas."""
         result = table(self.domain.join(x.unsqueeze(-2), theta).flatten(-3, -2))
         shape = theta.shape[-3:-1]
         return Derivatives(
@@ -268,9 +267,9 @@ def worst_case(
     domain: RobustDomain,
     effort: float = 1.0,
 ) -> WorstCase:
-    """The worst theta at each ``x``, for a batch of functions.
+    """Find the worst theta at each ``x``, for a batch of functions.
 
-    To evaluate the same functions many times make a ``WorstCaseSolver`` once.
+    To use the same functions many times, make a ``WorstCaseSolver`` once.
 
     Args:
         function: Posterior samples, or any differentiable callable that maps ``n x d``

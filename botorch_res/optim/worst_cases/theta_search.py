@@ -1,8 +1,8 @@
 r"""The search for the worst thetas at fixed ``x``, and its form for a finite set.
 
-A search is made once for a set of thetas. It says at which thetas it wants values, and
-finds the highest local maxima from these values and from derivatives. For a finite set
-it compares all choices. For a box see ``box_search.py``.
+A search is made once for a set of thetas. It says at which thetas it needs values. From
+these values and from derivatives it finds the highest local maxima. For a finite set it
+compares all choices. For a box see ``box_search.py``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from botorch_res.sampling import Derivatives
 
 
 class WorstCase(NamedTuple):
-    """Worst cases, or local ones: maxima over theta, at many points.
+    """Worst cases at many points: maxima over theta.
+
+    Where local maxima are wanted too, there are ``k`` at each point, the worst first.
 
     Attributes:
-        theta: ``... x d_theta``, the paper's ``h(x)``. Where local worst cases are
-            ranked, ``... x k x d_theta``, the worst first.
-        value: ``...`` or ``... x k``, the paper's ``g(x)``; minus infinity where there
-            are fewer than ``k``.
+        theta: ``... x d_theta`` or ``... x k x d_theta``, the paper's ``h(x)``.
+        value: ``...`` or ``... x k``, the paper's ``g(x)``. Minus infinity where there
+            are fewer than ``k`` local maxima.
     """
 
     theta: Tensor
@@ -34,13 +35,12 @@ class WorstCase(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Values and derivatives of functions at thetas, each with an ``x`` of its own.
+    """Values and derivatives of functions at given ``x``, as functions of theta.
 
     Attributes:
-        by_x: A function of ``sample_shape x b x k x d_theta`` thetas that gives the
-            derivatives by ``x``.
-        by_theta: The same for those by theta.
-        by_both: The same for those by ``x`` and then theta.
+        by_x: Maps ``sample_shape x b x k x d_theta`` thetas to derivatives by ``x``.
+        by_theta: The same for derivatives by theta.
+        by_both: The same for derivatives by ``x`` and then theta.
     """
 
     by_x: Callable[[Tensor], Derivatives]
@@ -48,7 +48,7 @@ class Slopes(NamedTuple):
     by_both: Callable[[Tensor], Derivatives]
 
     def hold(self, theta: Tensor) -> Branches:
-        """How values move with ``x`` while theta stays.
+        """Tell how values change with ``x`` while theta stays fixed.
 
         Args:
             theta: ``sample_shape x b x k x d_theta`` thetas.
@@ -65,30 +65,30 @@ class ThetaSearch(ABC):
     """Finds the highest maxima over theta of many functions.
 
     Attributes:
-        thetas: ``M x d_theta`` thetas at which values are to be given.
+        thetas: ``M x d_theta`` thetas at which the search needs values.
     """
 
     thetas: Tensor
 
     def inside(self, values: Tensor) -> Tensor:
-        """Leave out the values that lie beyond the domain.
+        """Leave out the values beyond the domain.
 
         Args:
             values: ``... x M`` values at all of ``thetas``.
 
         Returns:
-            Those in the domain.
+            The values in the domain.
         """
         return values
 
     def is_complete(self, k: int) -> bool:
-        """Whether ``k`` branches are all thetas that there are.
+        """Whether ``k`` branches cover all thetas.
 
         Args:
             k: The number of branches.
 
         Returns:
-            Whether theta is one of so few.
+            Whether theta has at most ``k`` choices.
         """
         return False
 
@@ -106,18 +106,20 @@ class ThetaSearch(ABC):
         """
 
     def depth(self, values: Tensor, maxima: WorstCase) -> tuple[Tensor, Tensor]:
-        """How deep the valleys between the maxima are, where that is known.
+        """Measure the depth of the valleys between maxima, if possible.
+
+        The depth of a maximum is how far a path to a higher one must go down. A maximum
+        that is about to vanish has depth zero.
 
         Args:
             values: ``... x M`` values at all of ``thetas``.
             maxima: ``... x k`` maxima, the highest first.
 
         Returns:
-            ``... x k`` depths: how far one goes down from each maximum on the way to a
-            higher one. A maximum that is about to vanish has no depth. Infinite for the
-            highest, and where the depth is not known. Then the ``... x (k - 1) x
-            d_theta`` lowest points on these ways, of all but the highest, and
-            ``... x 0 x d_theta`` if the depth is not known.
+            ``... x k`` depths, infinite for the highest maximum and wherever the depth
+            is unknown. Then the lowest points of the paths from all other maxima,
+            ``... x (k - 1) x d_theta``, or ``... x 0 x d_theta`` if the depth is
+            unknown.
         """
         return torch.full_like(maxima.value, torch.inf), maxima.theta[..., :0, :]
 
@@ -129,13 +131,13 @@ class ThetaSearch(ABC):
         k: int,
         known: Tensor | None,
     ) -> Branches:
-        """Come near to the highest local maxima, and say how they move with ``x``.
+        """Approach the highest local maxima, and tell how they move with ``x``.
 
         Args:
-            values: Gives the ``... x M`` values at all of ``thetas``.
+            values: Returns the ``... x M`` values at all of ``thetas``.
             slopes: The functions' derivatives.
             k: The number of maxima to look for.
-            known: ``... x m x d_theta`` thetas near to other maxima, if any.
+            known: ``... x m x d_theta`` thetas near other maxima, if any.
 
         Returns:
             The branches, in no order.
@@ -143,7 +145,7 @@ class ThetaSearch(ABC):
 
     @abstractmethod
     def follow(self, theta: Tensor, slopes: Slopes) -> Branches:
-        """How given local maxima move with ``x``.
+        """Tell how given local maxima move with ``x``.
 
         Args:
             theta: ``... x k x d_theta`` local maxima.
@@ -155,7 +157,7 @@ class ThetaSearch(ABC):
 
 
 class FiniteSearch(ThetaSearch):
-    """Compares all thetas of a finite set. They do not move with ``x``."""
+    """Compares all thetas of a finite set, which do not move with ``x``."""
 
     def __init__(self, choices: Tensor) -> None:
         """Store the set.
@@ -184,9 +186,9 @@ class FiniteSearch(ThetaSearch):
         k: int,
         known: Tensor | None,
     ) -> Branches:
-        """The branches of the best choices."""
+        """Make the branches of the best choices."""
         return slopes.hold(self.thetas[values().topk(k, dim=-1).indices])
 
     def follow(self, theta: Tensor, slopes: Slopes) -> Branches:
-        """How the values of given choices move with ``x``."""
+        """Tell how the values of given choices change with ``x``."""
         return slopes.hold(theta)
