@@ -112,7 +112,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         samples: The ``C x batch_shape`` sampled functions, negated if ``maximize``,
             with outcomes in the model's (for example standardised) units.
         robust_optimizers: ``C x batch_shape x d``, each sample's robust optimum
-            ``(x*_c, theta*_c)`` in the user's units.
+            ``(x*_c, theta*_c)`` in the user's units; in a column with a tolerance their
+            sum.
+        robust_settings: ``C x batch_shape x d_x``, ``x*_c`` alone.
         robust_optimal_values: ``C x batch_shape``, its value ``f*_c``, in the units of
             ``samples``.
         noise_variance: ``batch_shape``, the noise ``s2`` of an observation, in the
@@ -122,8 +124,10 @@ class qRobustEntropySearch(AcquisitionFunction):
     """
 
     robust_optimizers: Tensor
+    robust_settings: Tensor
     robust_optimal_values: Tensor
     _sampled_optimizers: Tensor
+    _sampled_settings: Tensor
     _sampled_values: Tensor
     ep_converged: Tensor
     ep_num_sweeps: Tensor
@@ -215,8 +219,10 @@ class qRobustEntropySearch(AcquisitionFunction):
             optima = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
             ("_sampled_optimizers", self.domain.join(optima.x, optima.theta)),
+            ("_sampled_settings", optima.x),
             ("_sampled_values", optima.value),
             ("robust_optimizers", None),
+            ("robust_settings", None),
             ("robust_optimal_values", None),
             ("ep_converged", None),
             ("ep_num_sweeps", None),
@@ -301,8 +307,14 @@ class qRobustEntropySearch(AcquisitionFunction):
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self.robust_optimal_values.unsqueeze(-1)
+        # A deviation that nature cannot choose can be worse than the worst case.
+        _, theta = self.domain.split(points)
+        is_possible = self.domain.theta.contains(theta)
         conditional = self.target.at_candidate(
-            mean, covariance, optimal_value, worst_value
+            mean,
+            covariance,
+            optimal_value,
+            torch.where(is_possible, worst_value, math.inf),
         )
         return prior.clamp_min(0.0), conditional
 
@@ -323,7 +335,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         partners, worst_value = partners.squeeze(-3), worst_value.squeeze(-2)
         x, theta = self.domain.split(points)
         x_inside = self.domain.x.contains(x)
-        self._update_optima(torch.where(x_inside, worst_value, math.inf), partners)
+        self._update_optima(torch.where(x_inside, worst_value, math.inf), x, partners)
         optimal = self.robust_optimal_values.unsqueeze(-1)
         # Points outside the domain obey neither the worst case nor the optimum.
         intervals = [
@@ -364,20 +376,24 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.ep_converged = result.converged
         self.ep_num_sweeps = result.num_sweeps
 
-    def _update_optima(self, values: Tensor, partners: Tensor) -> None:
-        """Take the sampled robust optima unless a worst case at the data is lower."""
+    def _update_optima(self, values: Tensor, x: Tensor, partners: Tensor) -> None:
+        """Take the sampled robust optima, unless one of the worst cases is lower."""
         best, index = values.min(dim=-1, keepdim=True)
-        nearest = partners.take_along_dim(index.unsqueeze(-1), dim=-2)
-        best, nearest = best.squeeze(-1), nearest.squeeze(-2)
+        index, best = index.unsqueeze(-1), best.squeeze(-1)
         sampled = self._sampled_values
-        optimizers = self._sampled_optimizers
-        optimizers = torch.where((best < sampled).unsqueeze(-1), nearest, optimizers)
+        is_lower = (best < sampled).unsqueeze(-1)
         self.robust_optimal_values = torch.minimum(best, sampled)
-        self.robust_optimizers = optimizers
+        self.robust_optimizers, self.robust_settings = (
+            torch.where(is_lower, part.take_along_dim(index, dim=-2).squeeze(-2), own)
+            for part, own in (
+                (partners, self._sampled_optimizers),
+                (x.expand(*values.shape, -1), self._sampled_settings),
+            )
+        )
 
     def _worst_cases_at_optima(self) -> LocalWorstCases:
         """Find the local worst cases at each sample's robust optimum that can tie."""
-        x, _ = self.domain.split(self.robust_optimizers.unsqueeze(-2))
+        x = self.robust_settings.unsqueeze(-2)
         (theta, value), _ = self.solver.local_worst_cases(x, x.shape[-1] + 1)
         points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
         prior = self.view.prior_variance(self.view.transform_inputs(points))

@@ -48,4 +48,5 @@ class ThompsonStrategy(ModelStrategy):
         view = ExactGPView(model, negate=self.maximize)
         samples = draw_fourier_samples(view, num_samples=n, seed=seed)
         optimum = robust_optimum(samples, self.domain)
-        return self.domain.join(optimum.x, optimum.theta)
+        z = self.domain.join(optimum.x, optimum.theta)
+        return z.clamp(*self.domain.evaluations.bounds)

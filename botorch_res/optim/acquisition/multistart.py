@@ -61,13 +61,14 @@ def maximize(
     Returns:
         The ``S x d`` best points and their ``S`` values.
     """
-    if domain.x.is_finite and domain.theta.is_finite:
+    parts = (domain.x, domain.theta)
+    held = [i for part in parts if part.is_finite for i in part.columns]
+    if len(held) == domain.dim:
         pairs = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
         candidates = pairs.expand(-1, num_members, -1)
         values = evaluate(function, candidates, rows)
-    elif domain.x.is_finite or domain.theta.is_finite:
+    elif held:
         candidates = make_starts()
-        held = domain.x.columns if domain.x.is_finite else domain.theta.columns
         count = max(1, max_choices // len(candidates))
         rounds = (num_rounds + 1) // NUM_EXCHANGES
         for _ in range(NUM_EXCHANGES):

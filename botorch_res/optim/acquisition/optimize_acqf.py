@@ -152,6 +152,7 @@ def _make_search(
     check_number("max_choices", max_choices, 1)
     check_type("acq_function", acq_function, AcquisitionFunction)
     check_type("domain", domain, RobustDomain)
+    domain = domain.evaluations
     _check_output(acq_function, domain, [len(seeds)] if is_batch else [])
     rows = max(1, batch_limit // len(seeds))
 

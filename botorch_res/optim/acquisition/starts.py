@@ -69,6 +69,7 @@ def gen_robust_initial_conditions(
         )
     space: Any = getattr(acq_function, "domain", None) if domain is None else domain
     check_type("domain", space, RobustDomain)
+    space = space.evaluations
     if bounds.shape != space.bounds.shape or not bounds.allclose(
         space.bounds.to(bounds)
     ):
@@ -163,7 +164,7 @@ def add_optima(filling: Tensor, optima: Tensor | None, domain: RobustDomain) -> 
     filling, rest = filling.tensor_split([filling.shape[-2] // 4], dim=-2)
     count = optima.shape[-2]
     index = torch.arange(filling.shape[-2], device=filling.device)
-    base = optima.index_select(-2, index % count)
+    base = optima.clamp(*domain.bounds).index_select(-2, index % count)
     unit = normalize(filling, domain.bounds).clamp(1e-6, 1.0 - 1e-6)
     scale = unit.new_tensor(PERTURBATIONS)[index % len(PERTURBATIONS)].unsqueeze(-1)
     step = scale * torch.special.ndtri(unit)
