@@ -391,6 +391,21 @@ class RobustDomain:
                 f"{tuple(x.shape[:-1])} and {tuple(theta.shape[:-1])}."
             ) from error
 
+    def settings(self) -> RobustDomain:
+        """The settings alone, as a domain in which nature has no choice.
+
+        Returns:
+            A domain without tolerances, in which the uncontrollable columns are fixed.
+        """
+        theta = DomainPart("theta", self._uncontrollable, self.bounds)
+        fixed = (
+            self.theta.bounds[0]
+            if self.theta.choices is None
+            else self.theta.choices[0]
+        )
+        theta.choices = theta.of(self.theta.embed(fixed)).unsqueeze(0)
+        return self._with_parts(self.bounds, self.x, theta)
+
     def _evaluations_in(self, box: Tensor) -> RobustDomain:
         """Where the function can be evaluated, as a domain without tolerances."""
         x = DomainPart("x", self.x.columns, box)
@@ -400,22 +415,25 @@ class RobustDomain:
             theta.choices = theta.distinct(theta.of(self.theta.embed(deviations)))
         elif theta.dim == 0:
             theta.choices = box.new_zeros(1, 0)
+        has_tolerance = self.x.of(self.has_tolerance)
         if settings is not None and (deviations is not None or not self.tolerances):
-            rows = settings
             if deviations is not None:
-                shifts = self.x.of(self.theta.embed(deviations)) * self.x.of(
-                    self.has_tolerance
-                )
-                rows = (settings.unsqueeze(-2) + shifts).flatten(0, 1)
-            x.choices = x.distinct(rows)
-        elif settings is not None and not self.x.of(self.has_tolerance).all():
+                shifts = self.x.of(self.theta.embed(deviations)) * has_tolerance
+                settings = (settings.unsqueeze(-2) + shifts).flatten(0, 1)
+            x.choices = x.distinct(settings)
+        elif settings is not None and not has_tolerance.all():
             raise UnsupportedError(
                 "Expected `theta_choices`, or `tolerances` of all columns of x, beside "
                 f"`x_choices` and `tolerances`, got tolerances of the columns "
                 f"{list(self.tolerances)}."
             )
+        return self._with_parts(box, x, theta)
+
+    @staticmethod
+    def _with_parts(bounds: Tensor, x: DomainPart, theta: DomainPart) -> RobustDomain:
+        """Make a domain without tolerances from its parts; theta can be empty."""
         domain = object.__new__(RobustDomain)
-        domain._set(box, x, theta, {})
+        domain._set(bounds, x, theta, {})
         return domain
 
     def all_pairs(self) -> Tensor:

@@ -155,7 +155,9 @@ class Strategy(ABC):
         """
         data = [X, Y] if Yvar is None else [X, Y, Yvar]
         if self._last_fit is None or not same_data(self._last_fit[0], data):
-            model = self.model_factory(X, Y, Yvar, self.domain.evaluations.bounds, self.seed)
+            model = self.model_factory(
+                X, Y, Yvar, self.domain.evaluations.bounds, self.seed
+            )
             self._last_fit = [tensor.clone() for tensor in data], model
         return self._last_fit[1]
 

@@ -67,13 +67,6 @@ class WorstCaseImprovementStrategy(ModelStrategy):
         thetas = self.domain.theta.choices
         if thetas is None:
             thetas = self.domain.theta.sample(self.num_thetas, seed=seed)
-        # The improvement depends on x alone: one theta is enough to search it.
-        search_domain = RobustDomain(
-            self.domain.bounds,
-            self.domain.theta.columns,
-            self.domain.x.choices,
-            thetas[:1],
-        )
         candidates, _ = optimize_robust_acqf(
             WorstCaseImprovement(
                 model,
@@ -85,7 +78,7 @@ class WorstCaseImprovementStrategy(ModelStrategy):
                 num_samples=self.num_samples,
                 seed=seed,
             ),
-            search_domain,
+            self.domain.settings(),  # the improvement depends on x alone
             q=n,
             num_restarts=self.num_restarts,
             raw_samples=self.raw_samples,
@@ -95,7 +88,8 @@ class WorstCaseImprovementStrategy(ModelStrategy):
         x, _ = self.domain.split(candidates)
         mean = mean_function(model, negate=self.maximize)
         worst = WorstCaseSolver(mean, self.domain)(x)
-        return self.domain.join(x, worst.theta.reshape(n, -1))
+        z = self.domain.join(x, worst.theta.reshape(n, -1))
+        return z.clamp(*self.domain.evaluations.bounds)
 
 
 class WorstCaseImprovement(AcquisitionFunction):
