@@ -214,7 +214,7 @@ class qRobustEntropySearch(AcquisitionFunction):
                 f"{tuple(self.samples.sample_shape)}, got {tuple(optima.value.shape)}."
             )
         if optima is None:
-            # With so many steps the order of the columns does not change the optima.
+            # With this many steps the order of the columns does not change the optima.
             num_steps = 2 if self.domain.dim == 2 else 6
             optima = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
@@ -264,7 +264,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         if X.shape[-2] != 1:
             raise UnsupportedError(
                 f"Expected `X` of shape batch_shape x 1 x d, got q = {X.shape[-2]} "
-                "points at once: find candidates one after the other, with "
+                "points at once: find candidates one after another, with "
                 "sequential=True in optimize_acqf or with optimize_robust_acqf."
             )
         members = self.view.batch_shape

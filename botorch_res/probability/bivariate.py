@@ -168,29 +168,17 @@ def _check(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> No
 
 
 class _Normal(NamedTuple):
-    """The problem, its second variable reflected so that the correlation is positive.
-
-    Attributes:
-        mean_1: The first mean.
-        mean_2: The second mean.
-        variance_1: The first variance.
-        variance_2: The second variance.
-        cross: The covariance, not negative.
-        lower_2: The second lower bound.
-        upper_1: The first upper bound.
-        upper_2: The second upper bound.
-        sign: Minus one where the second variable is reflected, else one.
-    """
+    """The problem. A negative correlation is avoided by reflecting variable two."""
 
     mean_1: Tensor
     mean_2: Tensor
     variance_1: Tensor
     variance_2: Tensor
-    cross: Tensor
+    cross: Tensor  # the covariance, not negative
     lower_2: Tensor
     upper_1: Tensor
     upper_2: Tensor
-    sign: Tensor
+    sign: Tensor  # minus one where the second variable is reflected, else one
 
 
 def _split(mean: Tensor, covariance: Tensor, lower: Tensor, upper: Tensor) -> _Normal:

@@ -22,7 +22,7 @@ from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.sampling.batch_function import BatchFunction
 
-# The joint covariance of so many points takes 200 MB in double precision.
+# The joint covariance of this many points takes 200 MB in double precision.
 MAX_JOINT_POINTS = 5000
 
 

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from botorch.models import SingleTaskGP, fully_bayesian
+from botorch.models import fully_bayesian
 from botorch.models.fully_bayesian import SaasFullyBayesianSingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel, ScaleKernel
-from gpytorch.means import ConstantMean
 
 from botorch_res import (
     RobustDomain,
@@ -16,8 +14,9 @@ from botorch_res import (
     qRobustEntropySearch,
     recommend_robust_optimum,
 )
+from tests.brute_force import mean_at, pairs, robust_value
+from tests.problems import DOUBLE, Draws, line, make_domain, make_kernel, make_model
 
-DOUBLE = {"dtype": torch.double}
 BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 2.0]], **DOUBLE)
 DOMAIN = RobustDomain(BOUNDS, [1])
 SAMPLES = {
@@ -30,17 +29,9 @@ SEEDS = (3, 4, 5)
 
 
 def data():
-    generator = torch.Generator().manual_seed(0)
-    unit = torch.rand(9, 2, generator=generator, **DOUBLE)
+    unit = Draws(0).uniform(9, 2)
     Y = (5 * unit[:, :1]).sin() * unit[:, 1:] + unit[:, 1:].square()
-    return torch.lerp(BOUNDS[0], BOUNDS[1], unit), 20 * Y + 7
-
-
-def transforms():
-    return {
-        "input_transform": Normalize(2, bounds=BOUNDS),
-        "outcome_transform": Standardize(1),
-    }
+    return torch.lerp(*BOUNDS, unit), 20 * Y + 7
 
 
 @pytest.fixture(params=["inferred noise", "given noise"])
@@ -51,32 +42,29 @@ def models(request, monkeypatch):
     monkeypatch.setattr(fully_bayesian, "jnp", np, raising=False)
     X, Y = data()
     Yvar = torch.full_like(Y, 0.1) if request.param == "given noise" else None
-    model = SaasFullyBayesianSingleTaskGP(X, Y, Yvar, **transforms())
+    model = SaasFullyBayesianSingleTaskGP(
+        X,
+        Y,
+        Yvar,
+        input_transform=Normalize(2, bounds=BOUNDS),
+        outcome_transform=Standardize(1),
+    )
     model.load_mcmc_samples(SAMPLES)
     singles = []
     for i in range(3):
-        single = SingleTaskGP(
-            X,
-            Y,
-            Yvar,
-            mean_module=ConstantMean(),
-            covar_module=ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2)),
-            **transforms(),
-        )
+        scales = SAMPLES["lengthscale"][i], SAMPLES["outputscale"][i]
+        single = make_model(X, Y, Yvar, make_kernel(2.5, *scales), BOUNDS)
         single.mean_module.constant = SAMPLES["mean"][i]
-        single.covar_module.outputscale = SAMPLES["outputscale"][i]
-        single.covar_module.base_kernel.lengthscale = SAMPLES["lengthscale"][i]
         if Yvar is None:
             single.likelihood.noise = SAMPLES["noise"][i]
-        singles.append(single.double().eval())
+        singles.append(single.eval())
     return model.eval(), singles
 
 
 @pytest.mark.parametrize("finite", [False, True])
 def test_value_and_gradient_are_averages_over_the_members(models, finite):
     model, singles = models
-    thetas = torch.linspace(0, 2, 7, **DOUBLE).unsqueeze(-1)
-    domain = RobustDomain(BOUNDS, [1], theta_choices=thetas if finite else None)
+    domain = make_domain("theta" if finite else "box", BOUNDS, line(7))
     z = DOMAIN.sample(20, seed=1).unsqueeze(-2).requires_grad_(True)
     options = {"num_samples": 4, "maximize": False, "X_pending": domain.sample(1, 9)}
     acqf = qRobustEntropySearch(model, domain, seed=SEEDS, **options)
@@ -110,11 +98,7 @@ def test_search_and_recommendation(models):
     # The robust optimum of the mixture's mean: no worse than any of a grid, and its
     # value is that of the worst theta of a grid.
     recommended = recommend_robust_optimum(model, DOMAIN, maximize=False)
-    x = torch.cat([torch.linspace(-5, 10, 200, **DOUBLE), recommended.x])
-    theta = torch.linspace(0, 2, 201, **DOUBLE)
-    with torch.no_grad():
-        grid = torch.cartesian_prod(x, theta).unsqueeze(-2)
-        mean = model.posterior(grid).mixture_mean
-    worst = mean.view(201, 201).amax(dim=-1)
-    assert recommended.value <= worst[:-1].min()
-    assert recommended.value == pytest.approx(float(worst[-1]), abs=1e-3)
+    assert recommended.value <= robust_value(mean_at(model, pairs(DOMAIN, 200, 201)))
+    alone = RobustDomain(BOUNDS, [1], x_choices=recommended.x.unsqueeze(-1))
+    worst = robust_value(mean_at(model, pairs(alone, 1, 201)))
+    assert recommended.value == pytest.approx(float(worst), abs=1e-3)

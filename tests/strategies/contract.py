@@ -3,28 +3,22 @@
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
-from botorch.models import SingleTaskGP
-from botorch.utils.sampling import manual_seed
 
 from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP, FixedGP
+from botorch_res.seeding import seeded
 from botorch_res.strategies import make_strategy
+from tests.problems import KINDS, make_domain, make_model, unit_domain
 from tests.strategies.options import QUICK
 from tests.strategies.runs import PROBLEMS, quick_strategy, run
 from tests.strategies.textbook import BOUNDS as RAW_BOUNDS
-from tests.strategies.textbook import BOX, DOUBLE, MODEL, unit_cube
+from tests.strategies.textbook import BOX, MODEL, unit_cube
 from tests.strategies.textbook import DOMAIN as FINITE
 from tests.strategies.textbook import data as textbook_data
 
 BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
-X_CHOICES = torch.tensor([[0.0], [5.0], [-5.0]], dtype=torch.double)
-THETA_CHOICES = torch.tensor([[0.0], [7.0], [15.0]], dtype=torch.double)
-DOMAINS = [
-    RobustDomain(BOUNDS, [1]),
-    RobustDomain(BOUNDS, [1], theta_choices=THETA_CHOICES),
-    RobustDomain(BOUNDS, [1], x_choices=X_CHOICES),
-    RobustDomain(BOUNDS, [1], x_choices=X_CHOICES, theta_choices=THETA_CHOICES),
-]
+CHOICES = torch.tensor([[1 / 3, 0.0], [2 / 3, 0.47], [0.0, 1.0]], dtype=torch.double)
+DOMAINS = [make_domain(kind, BOUNDS, CHOICES) for kind in KINDS]
 
 
 # The fit is not what most of these tests are about.
@@ -69,7 +63,7 @@ class EveryStrategy:
         wanted = {"X_pending": X[:1] + 0.1, "n": 2, "seed": 7}
         first = used.propose(X, Y, **wanted)
         assert torch.equal(state, torch.random.get_rng_state())
-        with manual_seed(11):
+        with seeded(11):
             assert torch.equal(first, fresh.propose(X, Y, **wanted))
 
     def test_fits_one_observation(self, name):
@@ -164,7 +158,7 @@ class InvariantStrategy:
         X, Y = textbook_data()
         width = RAW_BOUNDS[1] - RAW_BOUNDS[0]
         unit = RobustDomain(
-            torch.tensor([[0.0] * 3, [1.0] * 3], **DOUBLE),
+            unit_domain(2, 1).bounds,
             [0],
             theta_choices=(FINITE.theta.choices - RAW_BOUNDS[0, :1]) / width[:1],
         )
@@ -194,18 +188,13 @@ class InvariantStrategy:
 
     def test_model_without_transforms(self, name):
         # A factory may return a model of the user's units.
-        unit = RobustDomain(torch.tensor([[0.0] * 2, [1.0] * 2], **DOUBLE), [1])
+        unit = unit_domain()
         X = unit.sample(5, seed=0)
         Y = X.sin().sum(-1, keepdim=True)
 
         def plain(X, Y, Yvar, bounds, seed=0):
-            model = SingleTaskGP(
-                X,
-                Y,
-                covar_module=FixedGP(0.4)(X, Y, Yvar, bounds).covar_module,
-                outcome_transform=None,
-            )
-            return model.eval().requires_grad_(False)
+            kernel = FixedGP(0.4)(X, Y, Yvar, bounds).covar_module
+            return make_model(X, Y, kernel=kernel).eval().requires_grad_(False)
 
         strategy = make_strategy(
             name, unit, maximize=False, model_factory=plain, **QUICK.get(name, {})

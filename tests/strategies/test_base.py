@@ -5,7 +5,6 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.strategies import (
@@ -15,6 +14,7 @@ from botorch_res.strategies import (
     make_strategy,
     register_strategy,
 )
+from tests.problems import unit_domain
 from tests.strategies.contract import (
     BOUNDS,
     CHEAP,
@@ -161,8 +161,7 @@ def test_thompson_with_an_ensemble():
 @pytest.mark.parametrize("maximize", [True, False])
 def test_thompson_finds_a_known_optimum(maximize):
     # A function that the model knows well has one robust optimum: that of the samples.
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.double)
-    domain = RobustDomain(bounds, [1])
+    domain = unit_domain()
     X = domain.sample(60, seed=0)
     sign = -1.0 if maximize else 1.0
     # max over theta is at theta = 0.7; then min over x at x = 0.3.

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 from botorch.posteriors.gpytorch import GPyTorchPosterior
-from botorch.utils.sampling import manual_seed
 from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 
+from botorch_res.seeding import seeded
 from botorch_res.strategies import make_strategy
 from botorch_res.strategies.worst_case_improvement import Jitter, WorstCaseImprovement
 from tests.strategies.textbook import (
@@ -82,7 +82,7 @@ def test_pruning_of_the_baseline_is_seeded(pending):
     model = MODEL(X, Y, None, BOUNDS)
     values = []
     for state in (0, 11):
-        with manual_seed(state):
+        with seeded(state):
             before = torch.get_rng_state()
             acqf = WorstCaseImprovement(
                 *(model, DOMAIN, DOMAIN.theta.choices, X),

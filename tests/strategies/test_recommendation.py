@@ -1,6 +1,5 @@
 import pytest
 import torch
-from botorch.models import SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 
 from botorch_res import RobustDomain
@@ -8,11 +7,12 @@ from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.optim import mean_function
 from botorch_res.strategies import recommendation
 from botorch_res.strategies.recommendation import recommend, worst_case_band
+from tests.brute_force import mean_at, pairs, robust_value
+from tests.problems import Draws, line, make_model, unit_domain
 
 BOUNDS = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
-X_CHOICES = torch.linspace(-5, 10, 31, dtype=torch.double).unsqueeze(-1)
-THETA_CHOICES = torch.linspace(0, 15, 21, dtype=torch.double).unsqueeze(-1)
-MANY_THETAS = torch.linspace(0, 15, 301, dtype=torch.double).unsqueeze(-1)
+X_CHOICES = line(31, -5.0, 10.0)
+THETA_CHOICES, MANY_THETAS = line(21, 0.0, 15.0), line(301, 0.0, 15.0)
 DOMAINS = [
     RobustDomain(BOUNDS, [1]),
     RobustDomain(BOUNDS, [1], theta_choices=THETA_CHOICES),
@@ -27,21 +27,6 @@ def fitted(domain, factory, n=12):
     return factory(X, Y, None, BOUNDS)
 
 
-def grid_mean(model, domain):
-    """The posterior mean on a grid: ``n_x x n_theta``."""
-    x = domain.x.choices
-    if x is None:
-        x = torch.linspace(-5, 10, 301, dtype=torch.double).unsqueeze(-1)
-    theta = domain.theta.choices
-    if theta is None:
-        theta = torch.linspace(0, 15, 301, dtype=torch.double).unsqueeze(-1)
-    z = domain.join(x.unsqueeze(-2), theta)
-    with torch.no_grad():
-        posterior = model.posterior(z.reshape(-1, 1, 2))
-    mean = getattr(posterior, "mixture_mean", posterior.mean)
-    return mean.reshape(z.shape[:-1])
-
-
 @pytest.mark.parametrize(
     "factory", [DefaultGP(), BayesianGP(num_samples=3, num_steps=10)]
 )
@@ -50,13 +35,8 @@ def grid_mean(model, domain):
 def test_recommendation_equals_brute_force(domain, maximize, factory):
     model = fitted(domain, factory)
     found = recommend(model, domain, maximize)
-    mean = grid_mean(model, domain)
-    if maximize:
-        best = mean.amin(-1).max()
-        assert found.value >= best - 1e-6
-    else:
-        best = mean.amax(-1).min()
-        assert found.value <= best + 1e-6
+    best = robust_value(mean_at(model, pairs(domain, 301, 301)), maximize)
+    assert (found.value - best) * (1.0 if maximize else -1.0) >= -1e-6
     # The grid is fine enough that it cannot be much worse than the optimum.
     assert abs(found.value - float(best)) < 0.2
     # The value is that of the mean at the point, and theta is the worst there.
@@ -88,9 +68,7 @@ def test_band_equals_monte_carlo(maximize, monkeypatch):
     root = torch.linalg.cholesky(
         covariance + 1e-8 * covariance.diagonal(dim1=-2, dim2=-1).max() * torch.eye(21)
     )
-    generator = torch.Generator().manual_seed(5)
-    normal = torch.randn(20_000, 3, 21, generator=generator, dtype=torch.double)
-    drawn = mean + torch.einsum("nij,snj->sni", root, normal)
+    drawn = mean + torch.einsum("nij,snj->sni", root, Draws(5).normal(20_000, 3, 21))
     extreme = drawn.amin(-1) if maximize else drawn.amax(-1)
     # Two samples of 20,000: the fraction below an estimated 2.5 % quantile has a
     # standard error of sqrt(2 * 0.025 * 0.975 / 20000) = 0.0016, whatever the shape.
@@ -140,6 +118,5 @@ class TestMeanFunction:
 
 def test_a_model_of_the_user():
     X = DOMAINS[0].sample(5, seed=0)
-    model = SingleTaskGP((X - BOUNDS[0]) / 15, X.sum(-1, keepdim=True))
-    domain = RobustDomain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), [1])
-    assert recommend(model, domain, maximize=False).standard_deviation > 0
+    model = make_model((X - BOUNDS[0]) / 15, X.sum(-1, keepdim=True))
+    assert recommend(model, unit_domain(), maximize=False).standard_deviation > 0

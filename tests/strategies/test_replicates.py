@@ -11,10 +11,8 @@ from botorch.exceptions.errors import (
     UnsupportedError,
 )
 from botorch.exceptions.warnings import OptimizationWarning
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import LinearKernel, MaternKernel
+from gpytorch.kernels import LinearKernel
 
-from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.models import (
     BayesianGP,
@@ -37,10 +35,17 @@ from botorch_res.strategies import (
     recommend_replicates,
     supports_replicates,
 )
+from tests import problems
+from tests.problems import DOUBLE, KINDS, make_kernel, standardized, unit_domain
 
 SEEDS = [3, 11, 5]
 FACTORY = FixedGP(0.25)
-DOUBLE = {"dtype": torch.double}
+BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], **DOUBLE)
+CHOICES = torch.tensor([[0.05, 0.1], [0.35, 0.575], [0.6, 0.8], [0.95, 0.3]], **DOUBLE)
+
+
+def make_domain(kind="box"):
+    return problems.make_domain(kind, BOUNDS, CHOICES)
 
 
 def wave(X):
@@ -50,19 +55,12 @@ def wave(X):
     ]
 
 
-def make_domain(kind="free"):
-    bounds = torch.tensor([[0.0, -1.0], [2.0, 1.0]], **DOUBLE)
-    x = torch.tensor([[0.1], [0.7], [1.2], [1.9]], **DOUBLE) if "x" in kind else None
-    theta = torch.tensor([[-0.8], [0.15], [0.6]], **DOUBLE) if "t" in kind else None
-    return RobustDomain(bounds, [1], x_choices=x, theta_choices=theta)
-
-
 def make_data(domain, t=6):
     X = torch.stack([domain.sample(t, seed=seed) for seed in SEEDS])
     return X, wave(X)
 
 
-@pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_members_gain_the_information_of_single_runs(kind, maximize):
     domain = make_domain(kind)
@@ -88,7 +86,7 @@ def test_members_gain_the_information_of_single_runs(kind, maximize):
         torch.testing.assert_close(values[0], values[1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["free", "t"])
+@pytest.mark.parametrize("kind", ["box", "theta"])
 @pytest.mark.parametrize(
     "factory",
     [
@@ -118,7 +116,7 @@ def test_batched_information_gain_is_that_of_single_models(kind, factory):
         torch.testing.assert_close(batch[:, i], alone, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("kind", ["free", "t", "xt"])
+@pytest.mark.parametrize("kind", ["box", "theta", "both"])
 def test_samples_of_a_model_share_its_points(kind, monkeypatch):
     """The factors of candidates are made once for a model, not for each sample."""
     domain = make_domain(kind)
@@ -144,7 +142,7 @@ def test_samples_of_a_model_share_its_points(kind, monkeypatch):
     assert sizes == [(3, 1, 20)]
 
 
-@pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("name", ["stable_opt", "thompson", "random"])
 def test_members_take_the_steps_of_single_runs(kind, maximize, name):
@@ -164,7 +162,7 @@ def test_members_take_the_steps_of_single_runs(kind, maximize, name):
         torch.testing.assert_close(together[i], alone[0], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["free", "t"])
+@pytest.mark.parametrize("kind", ["box", "theta"])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_recommendations_are_those_of_single_runs(kind, maximize):
     domain = make_domain(kind)
@@ -235,14 +233,8 @@ def test_samples_with_seeds_are_those_of_single_models(method, shared):
 
     def model(X, Y, batch_shape):
         X = (X - domain.bounds[0]) / 2.0
-        Y = (Y - Y.mean(-2, keepdim=True)) / Y.std(-2, keepdim=True)
-        kernel = MaternKernel(
-            2.5, ard_num_dims=2, batch_shape=torch.Size() if shared else batch_shape
-        )
-        kernel.double().lengthscale = 0.4
-        return SingleTaskGP(
-            X, Y, torch.full_like(Y, 1e-3), covar_module=kernel, outcome_transform=None
-        ).eval()
+        kernel = make_kernel(2.5, 0.4, batch=() if shared else batch_shape)
+        return problems.make_model(X, standardized(Y), 1e-3, kernel).eval()
 
     options = {"num_features": 64, "method": method}
     batch = draw_fourier_samples(model(X, Y, X.shape[:-2]), 2, seed=SEEDS, **options)
@@ -266,7 +258,7 @@ def test_seeds_may_be_any_sequence():
 
 
 def test_seeds_have_to_match_the_batch():
-    domain = make_domain("xt")
+    domain = make_domain("both")
     X, Y = make_data(domain)
     batch = FACTORY(X, Y, None, domain.bounds)
     with pytest.raises(InputDataError, match=r"got 2 for a model of batch shape \(3,"):
@@ -275,12 +267,12 @@ def test_seeds_have_to_match_the_batch():
         draw_fourier_samples(batch, 1, seed=[0, None, 1])
     kernel = LinearKernel(batch_shape=torch.Size([3])).double()
     unit = (X - domain.bounds[0]) / 2.0
-    linear = SingleTaskGP(unit, Y, torch.full_like(Y, 0.1), covar_module=kernel).eval()
+    linear = problems.make_model(unit, Y, 0.1, kernel).eval()
     with pytest.raises(UnsupportedError, match="without Fourier features, got 3"):
         draw_fourier_samples(linear, 1, seed=SEEDS, domain=domain)
 
 
-@pytest.mark.parametrize("kind", ["free", "t", "x", "xt"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_search_without_sampled_optima_and_in_small_chunks(kind):
     domain = make_domain(kind)
     X, Y = make_data(domain)
@@ -307,7 +299,7 @@ def test_search_without_sampled_optima_and_in_small_chunks(kind):
 
 
 def test_search_refuses_bad_arguments_and_values():
-    domain = make_domain("xt")
+    domain = make_domain("both")
     X, Y = make_data(domain)
     batch = qRobustEntropySearch(
         FACTORY(X, Y, None, domain.bounds), domain, num_samples=1, seed=SEEDS
@@ -325,13 +317,12 @@ def test_search_refuses_bad_arguments_and_values():
         BotorchTensorDimensionError, match=r"one of shape \(1, 2, 1, 2\)"
     ):
         optimize_replicates(batch, domain, [1, 2])
-    wide = RobustDomain(torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, 3), [1])
     with pytest.raises(
         BotorchTensorDimensionError, match=r"one of shape \(1, 3, 1, 3\)"
     ):
-        optimize_replicates(batch, wide, SEEDS)
+        optimize_replicates(batch, unit_domain(2, 1), SEEDS)
     batch.forward = lambda X: torch.full(X.shape[:2], torch.nan, **DOUBLE)
-    with pytest.raises(RuntimeError, match="36 of 36 values of qRobust"):
+    with pytest.raises(RuntimeError, match="48 of 48 values of qRobust"):
         optimize_replicates(batch, domain, SEEDS)
 
 

@@ -7,9 +7,9 @@ from torch.distributions import Normal
 from botorch_res import RobustDomain
 from botorch_res.models import FixedGP
 from botorch_res.strategies import make_strategy
+from tests.problems import DOUBLE, Draws
 from tests.strategies.options import QUICK
 
-DOUBLE = {"dtype": torch.double}
 # The uncontrollable column comes first, so that no order of columns is taken for
 # granted.
 BOUNDS = torch.tensor([[100.0, -5.0, 0.0], [300.0, 10.0, 1.0]], **DOUBLE)
@@ -28,8 +28,7 @@ NORMAL = Normal(torch.zeros((), **DOUBLE), torch.ones((), **DOUBLE))
 
 def data(t=6, seed=0):
     X = BOX.sample(t, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    return X, 50.0 + 7.0 * torch.randn(t, 1, generator=generator, **DOUBLE)
+    return X, 50.0 + 7.0 * Draws(seed).normal(t, 1)
 
 
 def kernel(a, b):
@@ -72,16 +71,12 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def generator(seed):
-    return torch.Generator().manual_seed(seed)
-
-
 def unit_cube(z):
     return (z - BOUNDS[0]) / (BOUNDS[1] - BOUNDS[0])
 
 
 def sampled_values(posterior, points, num, seed):
-    normal = torch.randn(len(points), num, generator=generator(seed), **DOUBLE)
+    normal = Draws(seed).normal(len(points), num)
     covariance = posterior.covariance(points, points)
     values, vectors = torch.linalg.eigh(covariance)
     root = vectors * values.clamp_min(0.0).sqrt()

@@ -54,8 +54,8 @@ def optimize_robust_acqf(
         seed: The seed of the initial points.
 
     Returns:
-        The ``q x d`` candidates and their acquisition values: a scalar for ``q = 1``,
-        otherwise ``q`` values, each given the candidates before it.
+        The ``q x d`` candidates and their acquisition values. For ``q = 1`` this is a
+        scalar. Otherwise there are ``q`` values, each given the candidates before it.
 
     Example:
         >>> acqf = qRobustEntropySearch(model, domain, maximize=False, seed=0)

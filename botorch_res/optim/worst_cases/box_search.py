@@ -68,7 +68,7 @@ class SearchPlan(NamedTuple):
         margin: Grid points beyond the box, which make the polynomials accurate near
             its faces.
         num_climbers: How many peaks a climber starts from.
-        num_finalists: How many climbers go on, on the functions themselves.
+        num_finalists: How many climbers continue on the functions themselves.
         num_steps: The steps that these take. Zero if polynomials are good enough.
     """
 

@@ -1,10 +1,10 @@
 r"""Polynomials through the values on a product grid, around many points at once.
 
 On a grid finer than the lengthscale of an analytic function, the polynomial through a
-few neighbours is very close to the function. A search for maxima can then go on without
-the function: it costs a few numbers for each neighbour instead of hundreds of features.
-With 13 neighbours at an eighth of the lengthscale of a squared exponential kernel, the
-difference is about 1e-10 standard deviations.
+few neighbours is very close to the function. A search for maxima can then continue
+without the function. It costs a few numbers for each neighbour instead of hundreds of
+features. With 13 neighbours at an eighth of the lengthscale of a squared exponential
+kernel, the difference is about 1e-10 standard deviations.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ class WorstCaseSolver:
             )
 
     def is_complete(self, num_branches: int) -> bool:
-        """Whether so many branches cover all thetas.
+        """Whether a number of branches covers all thetas.
 
         Args:
             num_branches: The number of branches.

@@ -1,8 +1,8 @@
 """The acquisition functions of baselines on the finite problem of the textbook."""
 
 import torch
-from botorch.utils.sampling import manual_seed
 
+from botorch_res.seeding import seeded
 from botorch_res.strategies import make_strategy
 from tests.strategies.options import QUICK
 from tests.strategies.textbook import DOMAIN, FLAT, MODEL
@@ -20,7 +20,7 @@ def built(name, X, Y, maximize, **options):
         model_factory=MODEL,
         **{**QUICK[name], "num_points": 1000, **options},
     )
-    with manual_seed(5):
+    with seeded(5):
         acqf = strategy.acquisition_function(X, Y, None, X[:0], seed=5)
     with torch.no_grad():
         value = acqf(FLAT.unsqueeze(-2))

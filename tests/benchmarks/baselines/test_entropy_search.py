@@ -6,13 +6,14 @@ import pytest
 import torch
 from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from botorch.sampling.normal import SobolQMCNormalSampler
-from botorch.utils.sampling import manual_seed
 
 import benchmarks.baselines  # noqa: F401, for their names
 from botorch_res.models import BayesianGP, ExactGPView
 from botorch_res.models.members import members
+from botorch_res.seeding import seeded
 from botorch_res.strategies import make_strategy
 from tests.benchmarks.baselines.built import built
+from tests.problems import Draws
 from tests.strategies.options import QUICK
 from tests.strategies.textbook import (
     CASES,
@@ -22,7 +23,6 @@ from tests.strategies.textbook import (
     NORMAL,
     Posterior,
     data,
-    generator,
     sampled_values,
     unit_cube,
 )
@@ -63,7 +63,7 @@ def test_max_value_entropy(seed, maximize):
     # these are larger than those of points that are positively correlated.
     choices = torch.cat([FLAT, X])
     joint = sampled_values(posterior, choices, 4000, seed).amax(dim=0)
-    normal = torch.randn(4000, len(choices), **DOUBLE, generator=generator(seed))
+    normal = Draws(seed).normal(4000, len(choices))
     alone = posterior.mean(choices) + posterior.deviation(choices) * normal
     alone = alone.amax(dim=-1)
     best = best.flatten()
@@ -121,7 +121,7 @@ def test_ensemble_shares_out_the_sampled_optima(name, optima):
     factory = BayesianGP(num_samples=3, num_steps=5)
     options = {"maximize": False, "model_factory": factory, "num_optima": 8}
     strategy = make_strategy(name, DOMAIN, **{**QUICK[name], **options})
-    with manual_seed(0):
+    with seeded(0):
         acqf = strategy.acquisition_function(X, Y, None, X[:0], seed=0)
     sampled = [getattr(member, optima) for member in acqf.acquisition_functions]
     # Three for each of three members, and each member's are its own.
@@ -130,7 +130,7 @@ def test_ensemble_shares_out_the_sampled_optima(name, optima):
     # Of more members, four are used.
     strategy.model_factory = BayesianGP(num_samples=7, num_steps=5)
     strategy._last_fit = None
-    with manual_seed(0):
+    with seeded(0):
         acqf = strategy.acquisition_function(X, Y, None, X[:0], seed=0)
     every = members(ExactGPView(strategy.fit(X, Y), negate=True, model_units=True))
     for used, model in zip(acqf.acquisition_functions, every[::2], strict=True):

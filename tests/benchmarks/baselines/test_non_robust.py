@@ -3,11 +3,11 @@
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
-from botorch.utils.sampling import manual_seed
 
 import benchmarks.baselines  # noqa: F401, for their names
 from botorch_res import RobustDomain
 from botorch_res.models import BayesianGP
+from botorch_res.seeding import seeded
 from botorch_res.strategies import (
     make_strategy,
     propose_replicates,
@@ -84,7 +84,7 @@ def test_large_finite_domains_are_searched_in_rounds(name, seed, monkeypatch):
     assert len(points) == 400
     pairs = domain.all_pairs().flatten(0, 1)
     assert (proposed == pairs).all(dim=-1).any()
-    with manual_seed(5), torch.no_grad():
+    with seeded(5), torch.no_grad():
         acqf = build(X, Y, None, X[:0], 5)
         values, best = acqf(pairs.unsqueeze(-2)), acqf(proposed.unsqueeze(-2))
     # Better than a random search of the same size would be, and among the best.
