@@ -384,12 +384,13 @@ class RobustDomain:
         check_points("x", x, self.x.dim, "batch_shape")
         check_points("theta", theta, self.theta.dim, "batch_shape")
         try:
-            return self.x.embed(x) + self.theta.embed(theta)
+            torch.broadcast_shapes(x.shape[:-1], theta.shape[:-1])
         except RuntimeError as error:
             raise BotorchTensorDimensionError(
                 "Expected `x` and `theta` of batch shapes that broadcast, got "
                 f"{tuple(x.shape[:-1])} and {tuple(theta.shape[:-1])}."
             ) from error
+        return self.x.embed(x) + self.theta.embed(theta)
 
     def settings(self) -> RobustDomain:
         """The settings alone, as a domain in which nature has no choice.
@@ -586,15 +587,13 @@ def _validated_columns(
     except TypeError:
         columns = (-1,)
     distinct = set(columns)
-    if len(distinct) < len(columns) or not distinct < set(range(dim)):
+    is_enough = bool(distinct) or bool(tolerances)
+    is_right = len(distinct) == len(columns) and distinct < set(range(dim))
+    if not (is_enough and is_right):
         raise InputDataError(
             "Expected `uncontrollable` to list distinct column indices from 0 to "
-            f"{dim - 1}, at most {dim - 1} of them, got {uncontrollable!r}."
-        )
-    if not distinct and not tolerances:
-        raise InputDataError(
-            "Expected at least one column in `uncontrollable` or `tolerances`, got "
-            "none: there is no worst case."
+            f"{dim - 1}, at least one (or none beside `tolerances`) and at most "
+            f"{dim - 1} of them, got {uncontrollable!r}."
         )
     both = sorted(distinct & set(tolerances))
     if both:

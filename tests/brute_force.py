@@ -85,20 +85,23 @@ def local_maxima(values, counts, top):
 
 
 class DenseThetas:
-    """A dense grid of the thetas of a domain on the unit cube, or all its choices."""
+    """A dense grid of the thetas of a domain, or all its choices."""
 
     def __init__(self, function, domain, density, limit):
         self.function, self.domain = function, domain
-        self.grid, self.counts = domain.theta.choices, None
-        if self.grid is None:
+        self.bounds = domain.theta.bounds
+        self.thetas, self.counts = domain.theta.choices, None
+        if self.thetas is None:
             scale = function.lengthscale[list(domain.theta.columns)]
+            scale = scale / (self.bounds[1] - self.bounds[0])
             self.counts = grid_counts(scale, density, limit)
             self.grid = unit_grid(self.counts, domain.bounds)
-        self.table = function.theta_table(self.grid, domain)
+            self.thetas = torch.lerp(*self.bounds, self.grid)
+        self.table = function.theta_table(self.thetas, domain)
 
     def parts(self, x):
         """The values on the grid at parts of ``b x d_x`` or ``C x b x d_x`` points."""
-        rows = max(1, 2**22 // (len(self.grid) * self.function.num_samples))
+        rows = max(1, 2**22 // (len(self.thetas) * self.function.num_samples))
         return ((part, self.table(part)) for part in x.split(rows, dim=-2))
 
     def largest(self, x):
@@ -122,7 +125,8 @@ class DenseThetas:
         local = stencil(half, dim, x)
         for step in range(zooms):
             trial = (theta.unsqueeze(-2) + width * local).clamp(0, 1)
-            z = self.domain.join(x[..., None, None, :], trial)
+            own = torch.lerp(*self.bounds, trial)
+            z = self.domain.join(x[..., None, None, :], own)
             values = self.function(z.flatten(1, -2)).reshape(trial.shape[:-1])
             theta, value = best_of(trial, values)
             width = width * (SHRINKAGE[dim] if half == HALVES[dim] else 0.6)
@@ -133,7 +137,7 @@ class DenseThetas:
 
 
 def maximum_over_theta(function, x, domain, limit=20000, top=12):
-    """Largest values at ``C x b x d_x`` points of a domain on the unit cube."""
+    """Largest values over theta at ``C x b x d_x`` points."""
     density = {1: 12.0, 2: 6.0, 3: 4.0}[domain.theta.dim]
     dense = DenseThetas(function, domain, density, limit)
     return dense.refined(x, top, zooms=24, half=HALVES[domain.theta.dim])
@@ -142,7 +146,7 @@ def maximum_over_theta(function, x, domain, limit=20000, top=12):
 def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
     """Points of the smallest worst cases, by patterns that shrink around them.
 
-    Returns ``C x m x d_x`` points; their worst cases are known to about 1e-5.
+    The settings are in the unit cube. Returns ``C x m x d_x`` points; their worst cases are known to about 1e-5.
     """
     dim = domain.x.dim
     coarse = DenseThetas(function, domain, 6.0, 1000)

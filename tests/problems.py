@@ -51,6 +51,20 @@ def unit_domain(x_dim: int = 1, theta_dim: int = 1, **choices: Tensor) -> Robust
     return RobustDomain(bounds, columns, **choices)
 
 
+def sloppy_domain(
+    x_dim: int, theta_dim: int, num_tolerances: int, **choices: Tensor
+) -> RobustDomain:
+    """The unit cube, with tolerances of its first columns, of different widths."""
+    dim = x_dim + theta_dim
+    tolerances = {0: 0.1, 1: (-0.05, 0.2), 2: 0.15}
+    return RobustDomain(
+        line(2).repeat(1, dim),
+        list(range(x_dim, dim)),
+        tolerances={i: tolerances[i] for i in range(num_tolerances)},
+        **choices,
+    )
+
+
 def make_domain(
     kind: str = "box", bounds: Tensor = UNIT, choices: Tensor | None = None
 ) -> RobustDomain:

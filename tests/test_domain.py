@@ -269,7 +269,7 @@ class TestBadInput:
                 r"`bounds` of shape 2 x d .*got shape \(3, 2\)",
             ),
             (torch.zeros(2), BotorchTensorDimensionError, r"got shape \(2,\)"),
-            (torch.zeros(2, 1), BotorchTensorDimensionError, r"got shape \(2, 1\)"),
+            (torch.zeros(2, 0), BotorchTensorDimensionError, r"got shape \(2, 0\)"),
             (
                 torch.tensor([[0.0, 3.0], [1.0, 3.0]]),
                 InputDataError,

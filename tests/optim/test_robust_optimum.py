@@ -22,33 +22,46 @@ from tests.problems import (
     make_kernel,
     make_model,
     random_samples,
+    sloppy_domain,
     standardized,
     unit_domain,
 )
 
 
 @pytest.mark.parametrize(
-    ("x_dim", "theta_dim", "num_thetas", "problems"),
+    ("box", "num_thetas", "problems"),
     [
-        (1, 1, None, 6),
-        (2, 1, None, 2),
-        (1, 2, None, 2),
-        (2, 2, None, 1),
-        (1, 1, 7, 4),
-        (2, 1, 12, 2),
-        (3, 1, 4, 1),
+        (unit_domain(1, 1), None, 6),
+        (unit_domain(2, 1), None, 2),
+        (unit_domain(1, 2), None, 2),
+        (unit_domain(2, 2), None, 1),
+        (unit_domain(1, 1), 7, 4),
+        (unit_domain(2, 1), 12, 2),
+        (unit_domain(3, 1), 4, 1),
+        (sloppy_domain(1, 0, 1), None, 6),
+        (sloppy_domain(2, 0, 2), None, 2),
+        (sloppy_domain(1, 1, 1), None, 2),
+        (sloppy_domain(2, 0, 2), 12, 2),
     ],
 )
-def test_accuracy_against_brute_force(x_dim, theta_dim, num_thetas, problems):
+def test_accuracy_against_brute_force(box, num_thetas, problems):
     misses, kinks = 0, 0
     for seed in range(20, 20 + problems):
-        samples, _ = random_samples(x_dim + theta_dim, seed)
-        choices = {}
+        samples, _ = random_samples(box.dim, seed)
+        domain, choices = box, {}
         if num_thetas is not None:
-            choices["theta_choices"] = torch.rand(
-                num_thetas, theta_dim, generator=torch.Generator().manual_seed(seed)
+            unit = torch.rand(
+                num_thetas,
+                box.theta.dim,
+                generator=torch.Generator().manual_seed(seed),
             ).double()
-        domain = unit_domain(x_dim, theta_dim, **choices)
+            choices["theta_choices"] = torch.lerp(*box.theta.bounds, unit)
+            domain = RobustDomain(
+                box.bounds,
+                range(box.x.dim, box.dim),
+                tolerances=box.tolerances,
+                **choices,
+            )
         optimum = robust_optimum(samples, domain)
         assert ((optimum.x >= 0) & (optimum.x <= 1)).all()
         joined = domain.join(optimum.x, optimum.theta).unsqueeze(-2)

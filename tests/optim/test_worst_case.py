@@ -21,30 +21,37 @@ from tests.problems import (
     make_kernel,
     make_model,
     random_samples,
+    sloppy_domain,
     standardized,
     unit_domain,
 )
 
 
 @pytest.mark.parametrize(
-    ("dim", "nu", "problems", "share"),
+    ("domain", "nu", "problems", "share"),
     [
-        (1, None, 20, 0.999),
-        (2, None, 6, 0.99),
-        (3, None, 2, 0.97),
-        (1, 2.5, 6, 0.999),
-        (2, 1.5, 4, 0.99),
-        (3, 2.5, 2, 0.97),
+        (unit_domain(1, 1), None, 20, 0.999),
+        (unit_domain(1, 2), None, 6, 0.99),
+        (unit_domain(1, 3), None, 2, 0.97),
+        (unit_domain(1, 1), 2.5, 6, 0.999),
+        (unit_domain(1, 2), 1.5, 4, 0.99),
+        (unit_domain(1, 3), 2.5, 2, 0.97),
+        (sloppy_domain(1, 0, 1), None, 20, 0.999),
+        (sloppy_domain(2, 0, 2), None, 6, 0.99),
+        (sloppy_domain(3, 0, 3), None, 2, 0.97),
+        (sloppy_domain(1, 1, 1), None, 6, 0.99),
+        (sloppy_domain(2, 0, 1), 2.5, 6, 0.999),
+        (sloppy_domain(1, 1, 1), 1.5, 4, 0.99),
     ],
 )
-def test_accuracy_against_brute_force(dim, nu, problems, share):
-    domain = unit_domain(1, dim)
+def test_accuracy_against_brute_force(domain, nu, problems, share):
     hits = []
     for seed in range(problems):
-        samples, _ = random_samples(1 + dim, seed, nu)
+        samples, _ = random_samples(domain.dim, seed, nu)
         x = domain.x.sample(4, seed=seed).expand(8, -1, -1)
         worst = worst_case(samples, x, domain)
-        assert ((worst.theta >= 0) & (worst.theta <= 1)).all()
+        lower, upper = domain.theta.bounds
+        assert ((worst.theta >= lower) & (worst.theta <= upper)).all()
         # Never above the maximum: it is a value of the function in the box.
         values = samples(domain.join(x, worst.theta))
         torch.testing.assert_close(worst.value, values, rtol=1e-9, atol=1e-9)
