@@ -33,9 +33,7 @@ def test_operations_do_not_grow_with_the_batch(theta_dim):
     assert few.count == many.count
 
 
-@pytest.mark.parametrize(
-    ("nu", "num_thetas"), [(None, None), (1.5, 6), (None, 6), (None, 3)]
-)
+@pytest.mark.parametrize(("nu", "num_thetas"), [(None, None), (1.5, 6), (None, 3)])
 def test_search_stays_on_the_device(nu, num_thetas):
     """Making the tables reads the lengthscales; nothing after it waits for a device."""
     samples, _ = random_samples(3, 7, nu)

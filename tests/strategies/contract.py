@@ -118,10 +118,10 @@ class EveryStrategy:
             strategy.propose(X.float(), Y.float())
 
     @pytest.mark.parametrize("problem", PROBLEMS)
-    def test_ten_iterations(self, name, problem):
+    def test_five_iterations(self, name, problem):
         """From one observation."""
         problem = PROBLEMS[problem]
-        _, _, recommended = run(quick_strategy(name, problem), problem)
+        _, _, recommended = run(quick_strategy(name, problem), problem, iterations=5)
         assert torch.isfinite(problem.worst_case_value(recommended.x))
 
     def test_ensemble(self, name):

@@ -17,7 +17,6 @@ from botorch_res.test_functions import (
 )
 from tests.strategies.options import QUICK
 
-ITERATIONS = 10
 PROBLEMS = {
     "within_model": WithinModel(num_points=100),
     "branin": RobustBranin(),
@@ -50,7 +49,7 @@ def quick_strategy(name, problem, model_factory=None):
     )
 
 
-def iterate(strategy, problem, num_initial=1, iterations=ITERATIONS, start=7):
+def iterate(strategy, problem, num_initial=1, iterations=10, start=7):
     """All points, ``num_initial`` of them given, their values, and the result."""
     X = strategy.domain.sample(num_initial, seed=start)
     Y = problem(X).unsqueeze(-1)
@@ -61,7 +60,7 @@ def iterate(strategy, problem, num_initial=1, iterations=ITERATIONS, start=7):
     return X, Y, strategy.recommend(X, Y)
 
 
-def run(strategy, problem, num_initial=1, iterations=ITERATIONS):
+def run(strategy, problem, num_initial=1, iterations=10):
     """Iterate, and check what holds for every strategy."""
     X, Y, recommended = iterate(strategy, problem, num_initial, iterations)
     domain = strategy.domain
