@@ -146,7 +146,8 @@ def maximum_over_theta(function, x, domain, limit=20000, top=12):
 def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
     """Points of the smallest worst cases, by patterns that shrink around them.
 
-    The settings are in the unit cube. Returns ``C x m x d_x`` points; their worst cases are known to about 1e-5.
+    The settings are in the unit cube. Returns ``C x m x d_x`` points; their worst cases
+    are known to about 1e-5.
     """
     dim = domain.x.dim
     coarse = DenseThetas(function, domain, 6.0, 1000)

@@ -307,15 +307,12 @@ class qRobustEntropySearch(AcquisitionFunction):
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self.robust_optimal_values.unsqueeze(-1)
-        # A deviation that nature cannot choose can be worse than the worst case.
+        # A theta that nature cannot choose can be worse than the worst case.
         _, theta = self.domain.split(points)
         is_possible = self.domain.theta.contains(theta)
-        conditional = self.target.at_candidate(
-            mean,
-            covariance,
-            optimal_value,
-            torch.where(is_possible, worst_value, math.inf),
-        )
+        upper = torch.where(is_possible, worst_value, math.inf)
+        upper = torch.stack([upper, worst_value], dim=-1)
+        conditional = self.target.at_candidate(mean, covariance, optimal_value, upper)
         return prior.clamp_min(0.0), conditional
 
     def _condition(self) -> None:

@@ -50,7 +50,7 @@ def tie_weights(value: Tensor, depth: Tensor, width: Tensor) -> Tensor:
 
 
 def truncate_to_optimum(
-    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
+    mean: Tensor, covariance: Tensor, optimal_value: Tensor, upper: Tensor
 ) -> Tensor:
     """The variance of ``f(x, theta)`` given ``f*_c <= f(x, h_c(x))``.
 
@@ -58,13 +58,14 @@ def truncate_to_optimum(
         mean: ``... x n x 2`` means of the pairs.
         covariance: ``... x n x 2 x 2`` their covariances.
         optimal_value: ``... x 1`` optimal values ``f*_c``.
-        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+        upper: ``... x n x 2`` upper bounds of the pairs: the worst-case values
+            ``g_c(x)``; of the first infinite if nature cannot choose ``theta``.
 
     Returns:
         ``... x n`` variances.
     """
     # A worst-case value below the sampled optimum is a better optimum.
-    lower = torch.minimum(optimal_value, worst_value)
+    lower = torch.minimum(optimal_value, upper[..., 1])
     own, partner = covariance[..., 0, 0], covariance[..., 1, 1].clamp_min(0.0)
     left = remaining_variance(mean[..., 1], partner, lower)
     own = own.clamp_min(0.0)
@@ -75,7 +76,7 @@ def truncate_to_optimum(
 
 
 def truncate_to_characteristics(
-    mean: Tensor, covariance: Tensor, optimal_value: Tensor, worst_value: Tensor
+    mean: Tensor, covariance: Tensor, optimal_value: Tensor, upper: Tensor
 ) -> Tensor:
     """The variance of ``f(x, theta)``, given all characteristics of the sample.
 
@@ -85,7 +86,8 @@ def truncate_to_characteristics(
         mean: ``... x n x 2`` means of the pairs.
         covariance: ``... x n x 2 x 2`` their covariances.
         optimal_value: ``... x 1`` optimal values ``f*_c``.
-        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+        upper: ``... x n x 2`` upper bounds of the pairs: the worst-case values
+            ``g_c(x)``; of the first infinite if nature cannot choose ``theta``.
 
     Returns:
         ``... x n`` variances.
@@ -94,12 +96,12 @@ def truncate_to_characteristics(
     # hardly changes the variance, and keeps the gradient from cancelling.
     tiny = torch.finfo(mean.dtype).tiny
     width = SMALLEST_INTERVAL * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
-    lower = torch.minimum(optimal_value, worst_value - width)
+    lower = torch.minimum(optimal_value, upper[..., 1] - width)
     moments = truncated_bvn_moments(
         mean,
         covariance,
         lower=lower,
-        upper=torch.stack([worst_value, worst_value], dim=-1),
+        upper=upper,
         validate_args=False,
     )
     variance: Tensor = moments.covariance[..., 0, 0]

@@ -15,6 +15,7 @@ from botorch.exceptions.errors import (
 )
 from botorch.models import SingleTaskGP
 from botorch.models.map_saas import EnsembleMapSaasSingleTaskGP
+from botorch.models.transforms.input import InputTransform
 from botorch.optim import (
     optimize_acqf,
     optimize_acqf_discrete,
@@ -26,6 +27,7 @@ from scipy import integrate, stats
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import Normal
+from torch.nn import Module
 
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
@@ -48,6 +50,7 @@ from tests.problems import (
     line,
     make_domain,
     make_kernel,
+    sloppy_domain,
     standardized,
     unit_domain,
 )
@@ -107,12 +110,12 @@ def constraints(
     if acqf.target.name == "characteristics":
         lower = torch.cat([-unbounded, optimum.expand(n)])
         upper = torch.cat([worst_value[0], worst_value[0]])
-        # At a theta that nature cannot choose, data may exceed the worst case.
-        outside = ~acqf.domain.theta.contains(theta[:-1])
-        upper[: n - 1][outside] = torch.inf
+        # At a theta that nature cannot choose, values may exceed the worst case.
+        outside = ~acqf.domain.theta.contains(theta)
+        upper[:n][outside] = torch.inf
         known = torch.zeros(2 * n, dtype=torch.bool)
     else:
-        x_best, _ = acqf.domain.split(acqf.robust_optimizers)
+        x_best = acqf.robust_settings
         ranked, _ = acqf.solver.local_worst_cases(x_best, 2)
         best = acqf.domain.join(x_best.expand(2, 1), ranked.theta[0, 0])
         points = torch.cat([points, best])
@@ -219,13 +222,19 @@ def truncated_pair_variance(
 
 
 class TestAgainstMonteCarlo:
-    def test_conditional_variance(self, target):
+    @pytest.mark.parametrize(
+        ("domain", "problems", "tail"),
+        # The worst case is close by if it is a deviation, and correlated with the
+        # candidate. That makes the error a little larger.
+        [(make_domain(), 45, 0.1), (sloppy_domain(1, 1, 1), 30, 0.12)],
+    )
+    def test_conditional_variance(self, domain, problems, tail, target):
         errors, excess = [], []
-        for seed in range(45):
+        for seed in range(problems):
             model = make_model(t=2 + seed % 3, seed=seed, noise=1e-2)
             acqf = qRobustEntropySearch(
                 model,
-                make_domain(),
+                domain,
                 num_samples=1,
                 maximize=False,
                 target=target,
@@ -242,20 +251,22 @@ class TestAgainstMonteCarlo:
             gain = 0.5 * torch.log((prior[0] + 1e-2) / (expected + 1e-2))
             monte_carlo_error = 3.0 * 0.5 * (2.0 / len(draws)) ** 0.5
             excess.append(abs(float(gain - acqf(z))) - monte_carlo_error)
-        assert len(errors) >= 30
+        assert len(errors) >= 2 * problems // 3
         # What remains is the error of expectation propagation at the data and of one
         # more truncation at the candidate. It is above 15 % for about one function
         # sample in a hundred, so that the largest depends on the draw, and the bulk
         # says more.
         assert torch.tensor(errors).median() < 0.02
-        assert torch.tensor(errors).quantile(0.9) < 0.1
+        assert torch.tensor(errors).quantile(0.9) < tail
         assert torch.tensor(excess).quantile(0.9) < 0.05
         assert max(errors) < 0.25
         # What an error of 25 % in the variance makes of the logarithm.
         assert max(excess) < -0.5 * math.log(1.0 - 0.25)
 
-    @pytest.mark.parametrize("kind", ["box", "theta"])
-    def test_conditional_variance_by_the_textbook(self, kind, target, monkeypatch):
+    @pytest.mark.parametrize(
+        "domain", [make_domain(), make_domain("theta"), sloppy_domain(1, 1, 1)]
+    )
+    def test_conditional_variance_by_the_textbook(self, domain, target, monkeypatch):
         """The same approximation, step by step, without its error."""
         monkeypatch.setattr(robust_entropy_search, "EP_TOLERANCE", 1e-8)
         for seed in range(8):
@@ -263,7 +274,7 @@ class TestAgainstMonteCarlo:
             model = make_model(t=t, seed=seed, noise=1e-2)
             acqf = qRobustEntropySearch(
                 model,
-                make_domain(kind),
+                domain,
                 num_samples=1,
                 maximize=False,
                 target=target,
@@ -305,7 +316,8 @@ class TestAgainstMonteCarlo:
         assert torch.allclose(prior, expected, rtol=1e-6)
         twin = qRobustEntropySearch(richer, domain, **options)
         # The twin with the samples of the first.
-        for name in ("samples", "solver", "_sampled_values", "_sampled_optimizers"):
+        drawn = [name for name in dict(acqf.named_buffers()) if "_sampled" in name]
+        for name in ("samples", "solver", *drawn):
             setattr(twin, name, getattr(acqf, name))
         twin.set_X_pending(None)
         assert torch.allclose(twin(z), acqf(z), rtol=1e-5)
@@ -441,15 +453,20 @@ def gradient_errors(acqf: qRobustEntropySearch, points: Tensor, step: float) -> 
 
 
 class TestGradient:
-    @pytest.mark.parametrize("kind", [*KINDS, "many thetas"])
-    def test_finite_differences(self, kind, target):
+    @pytest.mark.parametrize(
+        "domain",
+        [
+            *map(make_domain, KINDS),
+            # So many thetas that more than two of them nearly tie.
+            make_domain("theta", choices=line(100)),
+            sloppy_domain(2, 0, 2),
+            sloppy_domain(1, 1, 1),
+        ],
+    )
+    def test_finite_differences(self, domain, target):
         model = make_model(t=8, seed=7)
-        if kind == "many thetas":  # so that more than two of them nearly tie
-            domain = make_domain("theta", choices=line(100))
-        else:
-            domain = make_domain(kind)
         acqf = qRobustEntropySearch(model, domain, num_samples=4, target=target, seed=2)
-        error = gradient_errors(acqf, random_points(250, seed=11), step=1e-5)
+        error = gradient_errors(acqf, random_points(250, seed=11), step=3e-6)
         # The rest are ties of the worst case.
         assert (error < 1e-4).double().mean() >= 0.99
 
@@ -769,6 +786,36 @@ class TestInvariance:
         assert torch.allclose(acqf(candidate), value, rtol=1e-3)
 
 
+class Sum(InputTransform, Module):
+    """Adds a deviation in the second column to the setting in the first."""
+
+    transform_on_train = transform_on_eval = transform_on_fantasize = True
+    is_one_to_many = False
+
+    def transform(self, X: Tensor) -> Tensor:
+        return X.sum(dim=-1, keepdim=True)
+
+
+def test_a_tolerance_is_a_sum_of_two_columns(target):
+    """What users had to write before: an input transform of x and delta."""
+    draws = Draws(3)
+    pair = torch.tensor([[0.0, -0.1], [1.0, 0.1]], **DOUBLE)
+    domain = RobustDomain(line(2), tolerances={0: 0.1})
+    X = domain.sample(6, seed=0)
+    Y = torch.sin(7.0 * X) + 0.1 * draws.normal(6, 1)
+    kernel = make_kernel(lengthscale=0.3, outputscale=1.0, dim=1)
+    short = problems.make_model(X, Y, 1e-3, kernel)
+    X = torch.cat(domain.split(X), dim=-1)
+    long = problems.make_model(X, Y, 1e-3, kernel, input_transform=Sum())
+    options = {"maximize": False, "target": target, "seed": 0}
+    acqf = qRobustEntropySearch(short, domain, **options)
+    twin = qRobustEntropySearch(long, RobustDomain(pair, [1]), **options)
+    z = torch.lerp(*domain.evaluations.bounds, draws.uniform(40, 1, 1))
+    x, delta = domain.split(z)
+    value = twin(torch.cat([x, delta], dim=-1))
+    torch.testing.assert_close(acqf(z), value, rtol=0.0, atol=1e-6)
+
+
 class TestBatches:
     def test_batched_model_is_its_members(self, target):
         X = torch.stack([random_points(6, seed=s).squeeze(-2) for s in range(3)])
@@ -1056,7 +1103,7 @@ class Nothing(Target):
         infinity = torch.full_like(worst_value, math.inf)
         return Intervals(-infinity, infinity)
 
-    def at_candidate(self, mean, covariance, optimal_value, worst_value):
+    def at_candidate(self, mean, covariance, optimal_value, upper):
         return covariance[..., 0, 0]
 
 

@@ -84,7 +84,8 @@ def test_variances_equal_monte_carlo(correlation):
         (truncate_to_optimum, above),
         (truncate_to_characteristics, between),
     ):
-        ours = truncate(mean.unsqueeze(0), covariance.unsqueeze(0), lower, upper)
+        both = upper.expand(1, 2)
+        ours = truncate(mean.unsqueeze(0), covariance.unsqueeze(0), lower, both)
         deviations = (kept[:, 0] - kept[:, 0].mean()).square()
         error = deviations.std() / math.sqrt(len(kept))
         assert float(ours) == pytest.approx(
@@ -98,8 +99,8 @@ def test_gradients_by_all_arguments(truncate, gap):
     """Where the worst case is below the sampled optimum, the least width is left."""
     mean = torch.tensor([[0.3, 0.1]], **DOUBLE).requires_grad_()
     root = torch.tensor([[3.0, 0.0], [0.2, 0.1]], **DOUBLE).requires_grad_()
-    worst = torch.tensor([0.15], **DOUBLE).requires_grad_()
-    optimal = worst.detach() - gap
+    worst = torch.full((1, 2), 0.15, **DOUBLE).requires_grad_()
+    optimal = worst[:, 1].detach() - gap
 
     def variance(mean, root, worst):
         return truncate(mean, (root @ root.mT).unsqueeze(0), optimal, worst)
