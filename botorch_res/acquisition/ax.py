@@ -18,7 +18,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -128,9 +128,10 @@ class RobustAcquisition(Acquisition):
 
 
 def robust_generator_spec(
-    uncontrollable: Sequence[str],
+    uncontrollable: Sequence[str] = (),
     num_restarts: int = 8,
     raw_samples: int = 256,
+    tolerances: Mapping[str, float | Sequence[float]] | None = None,
     **options: Any,
 ) -> GeneratorSpec:
     r"""Specify Ax's modular BoTorch generator with Robust Entropy Search.
@@ -142,6 +143,8 @@ def robust_generator_spec(
         uncontrollable: The names of the parameters that nature chooses.
         num_restarts: The number of starting points of the search for a candidate.
         raw_samples: The number of points from which these are selected.
+        tolerances: The deviation from the setting of each range parameter that has one:
+            a radius, or a lower and an upper deviation. Ax evaluates within the range.
         options: More options of ``qRobustEntropySearch``, such as ``num_samples``.
 
     Returns:
@@ -152,7 +155,11 @@ def robust_generator_spec(
         generator_kwargs={
             "acquisition_class": RobustAcquisition,
             "botorch_acqf_class": qRobustEntropySearch,
-            "botorch_acqf_options": {"uncontrollable": list(uncontrollable), **options},
+            "botorch_acqf_options": {
+                "uncontrollable": list(uncontrollable),
+                "tolerances": None if tolerances is None else dict(tolerances),
+                **options,
+            },
             "transform_configs": {
                 "Winsorize": {"winsorization_config": WinsorizationConfig()}
             },

@@ -35,6 +35,7 @@ def construct_inputs_qRES(
     x_choices: Sequence[Sequence[float]] | None = None,
     theta_choices: Sequence[Sequence[float]] | None = None,
     discrete_choices: Mapping[int, Sequence[float]] | None = None,
+    tolerances: Mapping[int | str, float | Sequence[float]] | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
     objective: Any = None,
@@ -51,12 +52,13 @@ def construct_inputs_qRES(
 ) -> dict[str, Any]:
     r"""Construct the arguments of ``qRobustEntropySearch``.
 
-    The domain is ``domain``, or it is made from ``bounds``, ``uncontrollable`` and at
-    most one description of finite sets: ``x_choices`` and ``theta_choices``, or
-    ``discrete_choices``. All are in the units of the model's inputs. In Ax these are
-    mostly the user's units. There are two exceptions: parameters on a logarithmic or
-    logit scale (which Ax can also choose for ordered choices), and choices that are not
-    numbers. Therefore ``botorch_res.acquisition.ax`` takes the choices from Ax.
+    The domain is ``domain``, or it is made from ``bounds``, ``uncontrollable``,
+    ``tolerances`` and at most one description of finite sets: ``x_choices`` and
+    ``theta_choices``, or ``discrete_choices``. All are in the units of the model's
+    inputs. In Ax these are mostly the user's units. There are two exceptions:
+    parameters on a logarithmic or logit scale (which Ax can also choose for ordered
+    choices), and choices that are not numbers. Therefore ``botorch_res.acquisition.ax``
+    takes the choices from Ax.
 
     Args:
         model: A fitted exact single-output model.
@@ -71,6 +73,9 @@ def construct_inputs_qRES(
             ``theta``.
         discrete_choices: The values of each discrete column, by its index. The choices
             are all combinations.
+        tolerances: By the name or index of a column, the radius of the deviation from
+            its setting, or a lower and an upper deviation. Settings and evaluations
+            stay within ``bounds``.
         posterior_transform: A ``ScalarizedPosteriorTransform`` of one weight, negative
             for minimisation.
         X_pending: ``m x d`` points that have been submitted for evaluation.
@@ -121,6 +126,7 @@ def construct_inputs_qRES(
         "x_choices": x_choices,
         "theta_choices": theta_choices,
         "discrete_choices": discrete_choices,
+        "tolerances": tolerances,
     }
     if domain is None:
         domain = _assemble_domain(bounds, dataset, **pieces)
@@ -155,16 +161,25 @@ def _assemble_domain(
     x_choices: Sequence[Sequence[float]] | None,
     theta_choices: Sequence[Sequence[float]] | None,
     discrete_choices: Mapping[int, Sequence[float]] | None,
+    tolerances: Mapping[int | str, float | Sequence[float]] | None,
 ) -> RobustDomain:
     """Put a domain together from plain lists."""
-    if bounds is None or uncontrollable is None:
+    if bounds is None or (uncontrollable is None and tolerances is None):
         raise InputDataError(
             "Expected a `domain`, or `bounds` and `uncontrollable`, which names the "
             'uncontrollable columns, for example {"uncontrollable": ["theta"]} in '
             f"Ax's `botorch_acqf_options`; got bounds = {bounds!r} and uncontrollable "
             f"= {uncontrollable!r}."
         )
-    box = RobustDomain(_bounds_tensor(bounds), _column_indices(uncontrollable, dataset))
+    columns = _column_indices("uncontrollable", uncontrollable or (), dataset)
+    perturbed = tolerances or {}
+    indices = _column_indices("tolerances", list(perturbed), dataset)
+    box = _bounds_tensor(bounds)
+    options: dict[str, Any] = {"bounds": box, "uncontrollable": columns}
+    if perturbed:
+        pairs = zip(indices, perturbed.values(), strict=True)
+        options |= {"tolerances": dict(pairs), "evaluation_bounds": box}
+    parts = RobustDomain(**options)
     choices = {"x_choices": x_choices, "theta_choices": theta_choices}
     if discrete_choices is not None:
         if given := [name for name, rows in choices.items() if rows is not None]:
@@ -174,34 +189,34 @@ def _assemble_domain(
                 "parameters and leave these options out."
             )
         choices = {
-            "x_choices": _product(box.x.columns, discrete_choices),
-            "theta_choices": _product(box.theta.columns, discrete_choices),
+            "x_choices": _product(parts.x.columns, discrete_choices),
+            "theta_choices": _product(parts.theta.columns, discrete_choices),
         }
     tensors = {
         name: None if rows is None else torch.tensor(rows, dtype=torch.double)
         for name, rows in choices.items()
     }
-    return RobustDomain(box.bounds, box.theta.columns, **tensors)
+    return RobustDomain(**options, **tensors)
 
 
 def _column_indices(
-    uncontrollable: Sequence[int | str], dataset: SupervisedDataset | None
+    argument: str, columns: Sequence[int | str], dataset: SupervisedDataset | None
 ) -> list[int]:
     """Replace the names of columns by their indices."""
-    if isinstance(uncontrollable, str):
+    if isinstance(columns, str):
         raise InputDataError(
-            "Expected `uncontrollable` to be a list of names or indices, got "
-            f"{uncontrollable!r}: write [{uncontrollable!r}]."
+            f"Expected `{argument}` to be a list of names or indices, got "
+            f"{columns!r}: write [{columns!r}]."
         )
     names = [] if dataset is None else list(dataset.feature_names)
-    unknown = [i for i in uncontrollable if isinstance(i, str) and i not in names]
+    unknown = [i for i in columns if isinstance(i, str) and i not in names]
     if unknown:
         raise InputDataError(
-            f"Expected `uncontrollable` to name columns of the training data, {names}, "
+            f"Expected `{argument}` to name columns of the training data, {names}, "
             f"got {unknown}. Ax splits unordered choice parameters into several "
             "columns: declare them as ordered."
         )
-    return [names.index(i) if isinstance(i, str) else i for i in uncontrollable]
+    return [names.index(i) if isinstance(i, str) else i for i in columns]
 
 
 def _product(
@@ -240,6 +255,7 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
             f"Expected a `domain` of as many columns as `bounds`, {bounds.shape[-1]}, "
             f"got {domain.dim}."
         )
+    domain = domain.evaluations
     extents = [
         part.bounds
         if part.choices is None
@@ -262,7 +278,7 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
 def _check_observed(domain: RobustDomain, X: Tensor) -> None:
     """Raise an error if no observed point lies in the domain's finite sets."""
     # This finds finite sets that the generator of the observations did not know.
-    domain = domain.to(dtype=X.dtype, device=X.device)
+    domain = domain.to(dtype=X.dtype, device=X.device).evaluations
     for part in (domain.x, domain.theta):
         inside = part.contains(part.of(X))
         if part.is_finite and len(X) > 0 and not inside.any():

@@ -301,3 +301,23 @@ def test_outcome_constraints_are_an_error() -> None:
     use(client)
     with pytest.raises(UnsupportedError, match="no `constraints`"):
         client.get_next_trials(max_trials=1)
+
+
+def test_tolerances() -> None:
+    client = make_client()
+    spec = robust_generator_spec(
+        ["theta"], **SEARCH, **SMALL, tolerances={"x": (-0.5, 1.0)}
+    )
+    strategy = GenerationStrategy(
+        name="RES", nodes=[GenerationNode(name="RES", generator_specs=[spec])]
+    )
+    client.set_generation_strategy(strategy)
+    client.get_next_trials(max_trials=1)
+    built = acquisition(client)
+    bounds = make_domain("range").bounds
+    domain = RobustDomain(
+        bounds, [0], tolerances={1: (-0.5, 1.0)}, evaluation_bounds=bounds
+    )
+    assert built.acqf.domain.tolerances == domain.tolerances
+    assert torch.equal(built.acqf.domain.evaluations.bounds, bounds)
+    assert_same_values(built.acqf, domain, X_pending=None)

@@ -167,6 +167,24 @@ def test_discrete_choices_are_combined(model: SingleTaskGP) -> None:
     assert domain.theta.choices.tolist() == [[2, 0], [2, 1], [3, 0], [3, 1]]
 
 
+def test_tolerances_by_name_or_index(
+    model: SingleTaskGP, dataset: SupervisedDataset
+) -> None:
+    construct = get_acqf_input_constructor(qRobustEntropySearch)
+    bounds = [(0.0, 1.0), (0.0, 1.0)]
+    name = dataset.feature_names[0]
+    for column, data in ((0, None), (name, dataset)):
+        domain = construct(
+            model, training_data=data, bounds=bounds, tolerances={column: 0.1}
+        )["domain"]
+        assert domain.tolerances == {0: (-0.1, 0.1)}
+        # Evaluations stay within the bounds of BoTorch's and Ax's search.
+        assert domain.evaluations.bounds.T.tolist() == [[0.0, 1.0], [0.0, 1.0]]
+        assert construct(model, bounds=bounds, domain=domain)["domain"] is domain
+    with pytest.raises(InputDataError, match=r"`tolerances` to name columns .*\['y'\]"):
+        construct(model, training_data=dataset, bounds=bounds, tolerances={"y": 0.1})
+
+
 def test_has_the_options_of_the_class() -> None:
     options = inspect.signature(construct_inputs_qRES).parameters
     for name, parameter in inspect.signature(qRobustEntropySearch).parameters.items():

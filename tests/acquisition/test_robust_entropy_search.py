@@ -841,6 +841,7 @@ class TestBatches:
             single.solver = type(single.solver)(single.samples, single.domain)
             single._sampled_values = acqf._sampled_values[:, member]
             single._sampled_optimizers = acqf._sampled_optimizers[:, member]
+            single._sampled_settings = acqf._sampled_settings[:, member]
             single.set_X_pending(None)
             assert torch.allclose(values[:, member], single(z), rtol=1e-5, atol=1e-7)
 
@@ -1012,11 +1013,13 @@ class TestBadInput:
 
 
 class TestDevice:
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_stays_on_the_device(self, kind, target):
+    @pytest.mark.parametrize(
+        "domain", [*map(make_domain, KINDS), sloppy_domain(1, 1, 1)]
+    )
+    def test_stays_on_the_device(self, domain, target):
         acqf = qRobustEntropySearch(
             make_model(t=4, seed=1),
-            make_domain(kind),
+            domain,
             num_samples=3,
             target=target,
             seed=0,
@@ -1031,13 +1034,15 @@ class TestDevice:
             with pytest.raises(RuntimeError, match="device"):
                 fake(torch.empty(5, 1, 2, **DOUBLE))
 
-    @pytest.mark.parametrize("kind", ["box", "theta"])
-    def test_operations_do_not_depend_on_sizes(self, kind, target):
+    @pytest.mark.parametrize(
+        "domain", [make_domain(), make_domain("theta"), sloppy_domain(2, 0, 2)]
+    )
+    def test_operations_do_not_depend_on_sizes(self, domain, target):
         counts = set()
         for b, num_samples in ((4, 3), (64, 3), (4, 24)):
             acqf = qRobustEntropySearch(
                 make_model(t=4, seed=1),
-                make_domain(kind),
+                domain,
                 num_samples,
                 target=target,
                 seed=0,

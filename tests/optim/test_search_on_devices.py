@@ -9,13 +9,14 @@ from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen,
 from botorch_res.sampling import draw_fourier_samples
 from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
-from tests.problems import random_samples, unit_domain
+from tests.problems import line, random_samples, sloppy_domain, unit_domain
 
 
-@pytest.mark.parametrize("theta_dim", [1, 2])
-def test_operations_do_not_grow_with_the_batch(theta_dim):
-    _, model = random_samples(1 + theta_dim, 7)
-    domain = unit_domain(1, theta_dim)
+@pytest.mark.parametrize(
+    "domain", [unit_domain(1, 1), unit_domain(1, 2), sloppy_domain(1, 1, 1)]
+)
+def test_operations_do_not_grow_with_the_batch(domain):
+    _, model = random_samples(domain.dim, 7)
     counts = set()
     for num_samples, b in ((2, 3), (5, 17)):
         samples = draw_fourier_samples(model, num_samples, seed=0)
@@ -33,14 +34,21 @@ def test_operations_do_not_grow_with_the_batch(theta_dim):
     assert few.count == many.count
 
 
-@pytest.mark.parametrize(("nu", "num_thetas"), [(None, None), (1.5, 6), (None, 3)])
-def test_search_stays_on_the_device(nu, num_thetas):
+@pytest.mark.parametrize(
+    ("nu", "domain"),
+    [
+        (None, unit_domain(2, 1)),
+        # More choices, or fewer, than there are branches.
+        (1.5, unit_domain(2, 1, theta_choices=line(6))),
+        (None, unit_domain(2, 1, theta_choices=line(3))),
+        (None, sloppy_domain(2, 1, 1)),
+        (2.5, sloppy_domain(2, 0, 2)),
+    ],
+)
+def test_search_stays_on_the_device(nu, domain):
     """Making the tables reads the lengthscales; nothing after it waits for a device."""
-    samples, _ = random_samples(3, 7, nu)
-    choices = {}
-    if num_thetas is not None:  # more, or fewer, than there are branches
-        choices["theta_choices"] = torch.rand(num_thetas, 1).double()
-    solver = WorstCaseSolver(samples, unit_domain(2, 1, **choices))
+    samples, _ = random_samples(domain.dim, 7, nu)
+    solver = WorstCaseSolver(samples, domain)
     candidates, spacing, _ = _candidates(solver)
     with FakeTensorMode():
         solver, candidates, spacing = on_fake_device(
