@@ -44,6 +44,18 @@ def check_numbers(options: Any) -> None:
                 check_number(option.name, value, option.metadata["least"])
 
 
+def is_number(value: object) -> bool:
+    """Whether a value is a real number, and not a truth value.
+
+    Args:
+        value: The value.
+
+    Returns:
+        The answer.
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_number(name: str, value: Any, least: Any) -> None:
     """Raise an error unless a number is finite and large enough.
 
@@ -56,8 +68,8 @@ def check_number(name: str, value: Any, least: Any) -> None:
         (Integral, "whole") if isinstance(least, Integral) else (Real, "finite")
     )
     # To Python, True and False are integers.
-    is_number = isinstance(value, kind) and not isinstance(value, bool)
-    if not is_number or not least <= value < math.inf:
+    is_of_kind = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_of_kind or not least <= value < math.inf:
         raise InputDataError(
             f"Expected `{name}` to be a {text} number of at least {least}, got "
             f"{value!r}."

@@ -308,7 +308,8 @@ class RobustOptimizer:
         """Store an observation that was not asked for, such as an earlier experiment.
 
         Args:
-            parameters: The parameters by name, or all values in order.
+            parameters: The parameters by name, or all values in order. With a
+                tolerance, the value that came out, not the one that was set.
             value: The observed value.
             noise: The standard deviation of its noise, if known.
 
@@ -335,8 +336,9 @@ class RobustOptimizer:
                 trials. ``None`` uses all of them.
 
         Returns:
-            The controllable parameters, the predicted worst case of the others, the
-            predicted value with its uncertainty, and the worst-case curve.
+            The controllable parameters, the predicted worst case of the others and of
+            the deviations within tolerances, the predicted value with its uncertainty,
+            and the worst-case curve.
         """
         if after is not None:
             check_number("after", after, 1)
@@ -468,12 +470,13 @@ class RobustOptimizer:
                 n=missing,
                 seed=seeds[-missing],
             )
-            lower, upper = self.space.domain.bounds
-            points += proposed.detach().clamp(lower, upper)
+            points += proposed.detach()
             origins += [self._strategy_name] * missing
+        # Nature's worst case may lie where the user does not allow evaluations.
+        allowed = torch.stack(points).clamp(*self.space.domain.evaluations.bounds)
         return [
             Trial(point=tuple(z.tolist()), seed=seed, origin=origin)
-            for z, seed, origin in zip(points, seeds, origins, strict=True)
+            for z, seed, origin in zip(allowed, seeds, origins, strict=True)
         ]
 
     def _pending(

@@ -25,10 +25,13 @@ class WorstCaseCurve:
     Attributes:
         name: The parameter's name.
         x: ``n`` values of the parameter, in its unit, increasing.
-        theta: ``n x d_theta`` predicted worst cases, in the parameters' units.
+        theta: ``n x d_theta`` predicted worst cases of the uncontrollable parameters,
+            in their units.
         value: ``n`` predicted worst-case values.
         lower: ``n`` lower ends of the 95 % interval of the worst-case value.
         upper: ``n`` upper ends.
+        deviation: The ``n`` predicted worst deviations of each parameter with a
+            tolerance, as in ``StudyRecommendation``.
     """
 
     name: str
@@ -37,6 +40,7 @@ class WorstCaseCurve:
     value: Tensor
     lower: Tensor
     upper: Tensor
+    deviation: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,12 @@ class StudyRecommendation:
     """The setting whose worst case is predicted to be best.
 
     Attributes:
-        x: The recommended controllable parameters.
+        x: The recommended controllable parameters: what to set.
         theta: The predicted worst case of the uncontrollable ones.
+        deviation: The predicted worst deviation of each parameter with a tolerance,
+            from its setting in ``x`` and in its unit; on a logarithmic scale relative
+            to the setting, 0.05 for five per cent.
+        worst_case: All parameters as they come out in the predicted worst case.
         value: The predicted worst-case value.
         lower: The lower end of the central 95 % posterior interval of the worst-case
             value at ``x``, the largest (or smallest) value over all theta. It also
@@ -74,11 +82,13 @@ class StudyRecommendation:
             model: after few values it is often too narrow (see
             ``benchmarks/results/intervals.md`` for the measured coverage).
         upper: The upper end.
-        standard_deviation: The model's standard deviation at ``(x, theta)``.
+        standard_deviation: The model's standard deviation at the worst case.
     """
 
     x: dict[str, float]
     theta: dict[str, float]
+    deviation: dict[str, float]
+    worst_case: dict[str, float]
     value: float
     lower: float
     upper: float
@@ -98,8 +108,10 @@ class StudyRecommendation:
         best, space, unit = prediction.best, prediction.space, prediction.unit
         values = space.decode(space.domain.join(best.x, best.theta))
         return cls(
-            x={name: values[name] for name in space.x_names},
+            x=space.decode_setting(best.x),
             theta={name: values[name] for name in space.theta_names},
+            deviation=space.decode_deviation(best.theta),
+            worst_case=values,
             value=best.value * unit,
             lower=best.lower * unit,
             upper=best.upper * unit,
@@ -114,25 +126,34 @@ class StudyRecommendation:
         return {name: _curve(self._prediction, i) for i, name in enumerate(names)}
 
     def __str__(self) -> str:
-        widths = {
-            parameter.name: parameter.upper - parameter.lower
-            for parameter in self._prediction.space.parameters
-        }
-
-        def listed(values: dict[str, float]) -> str:
-            return ", ".join(
-                f"{name} = {_shown(value, 1e-2 * widths[name])}"
-                for name, value in values.items()
-            )
-
         value, lower, upper = (
             _shown(number, self.upper - self.lower)
             for number in (self.value, self.lower, self.upper)
         )
+        settings = self._listed(self.x)
+        worst = [self._listed(self.theta)] if self.theta else []
+        worst += [
+            f"{self._listed({name: self.worst_case[name]})} ({self._deviated(name)})"
+            for name in self.deviation
+        ]
         return (
-            f"{listed(self.x)}: worst case {value} (95 %: {lower} to {upper}) at "
-            f"{listed(self.theta)}"
+            f"{'set ' if self.deviation else ''}{settings}: worst case {value} "
+            f"(95 %: {lower} to {upper}) at {', '.join(worst)}"
         )
+
+    def _listed(self, values: dict[str, float]) -> str:
+        """Values of parameters, for people."""
+        parameters = {p.name: p for p in self._prediction.space.parameters}
+        widths = [parameters[name].upper - parameters[name].lower for name in values]
+        return ", ".join(
+            f"{name} = {_shown(value, 1e-2 * width)}"
+            for (name, value), width in zip(values.items(), widths, strict=True)
+        )
+
+    def _deviated(self, name: str) -> str:
+        """The worst deviation of a parameter, for people."""
+        (p,) = (p for p in self._prediction.space.parameters if p.name == name)
+        return p.show_deviation(self.deviation[name])
 
 
 def _shown(value: float, resolution: float) -> str:
@@ -160,13 +181,19 @@ def _curve(prediction: Prediction, position: int) -> WorstCaseCurve:
     band = worst_case_band(
         prediction.model, domain, points, prediction.maximize, prediction.seed
     )
-    rows = [space.decode(z) for z in domain.join(band.x, band.theta)]
     name = space.x_names[position]
+    worst = [space.decode(z) for z in domain.join(band.x, band.theta)]
+    settings = [space.decode_setting(row) for row in band.x]
+    deviations = [space.decode_deviation(row) for row in band.theta]
     return WorstCaseCurve(
         name=name,
-        x=x.new_tensor([row[name] for row in rows]),
-        theta=x.new_tensor([[row[k] for k in space.theta_names] for row in rows]),
+        x=x.new_tensor([row[name] for row in settings]),
+        theta=x.new_tensor([[row[k] for k in space.theta_names] for row in worst]),
         value=band.value * prediction.unit,
         lower=band.lower * prediction.unit,
         upper=band.upper * prediction.unit,
+        deviation={
+            k: x.new_tensor([row[k] for row in deviations])
+            for k in space.tolerance_names
+        },
     )

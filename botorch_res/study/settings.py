@@ -12,9 +12,8 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import UserInputWarning
 
-from botorch_res.checks import check_number, check_seed
+from botorch_res.checks import check_number, check_seed, is_number
 from botorch_res.study.observations import check_noise
-from botorch_res.study.parameters import is_number
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.storage import StudyRecord
 

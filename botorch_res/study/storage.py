@@ -60,7 +60,8 @@ class Trial:
         finished: When it was told or failed.
         owner: Which process evaluates it, if ``RobustOptimizer.run`` does.
         attempts: How often its evaluation has been started.
-        parameters: The values of the parameters by name.
+        parameters: The values of the parameters by name; with a tolerance, what is
+            evaluated: the setting and its deviation.
     """
 
     number: int = -1

@@ -17,7 +17,7 @@ from botorch_res.study.parameters import Choice, Integer, Parameter, Range
 from botorch_res.study.space import ParameterSpace
 
 # What may stand in the table of every parameter.
-_KEYS = {"log", "unit", "uncontrollable"}
+_KEYS = {"evaluate", "log", "tolerance", "uncontrollable", "unit"}
 
 
 @dataclass(frozen=True)
