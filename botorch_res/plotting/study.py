@@ -2,7 +2,8 @@
 
 With one controllable and one uncontrollable parameter a map shows everything. With more
 of them, maps are slices through the recommendation, one for each pair of a controllable
-and an uncontrollable parameter, and the trials are projected onto them.
+and an uncontrollable parameter, and the trials are projected onto them. Tolerances are
+bands around the recommended setting.
 """
 
 from __future__ import annotations
@@ -16,13 +17,11 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_res.plotting.figure import (
     LEGEND_ABOVE,
-    MARKS,
-    ROBUST_OPTIMUM,
     WORST_COLOR,
     WORST_LABEL,
     new_figure,
 )
-from botorch_res.plotting.slices import Slice, make_slices, tick_few
+from botorch_res.plotting.panels import draw_band, make_panels
 from botorch_res.study import RobustOptimizer
 from botorch_res.study.recommendation import StudyRecommendation
 from botorch_res.study.space import ParameterSpace
@@ -32,26 +31,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# How the trials of each state are marked, and called.
-_TRIALS = {
-    "complete": {
-        "marker": "o",
-        "ms": 5,
-        "mfc": "black",
-        "mec": "white",
-        "label": "told",
-    },
-    "running": {"marker": "^", "ms": 7, "mfc": "white", "mec": "black"},
-    "failed": {"marker": "X", "ms": 8, "mfc": "white", "mec": "black"},
-}
 # The size of a panel in inches: two of them beside each other fill a page's width.
 _WIDTH, _HEIGHT = 4.8, 3.3
 # Histories of longer studies are drawn at so many of their trials.
 _MAX_HISTORY = 25
 # An early interval this many times as wide as all that came later is cut off.
 _MAX_FLATTENING = 3.0
-# More values than these have a line without markers, which would touch.
-_MAX_MARKERS = 50
 
 
 def plot_study(
@@ -77,8 +62,8 @@ def plot_study(
         >>> plot_study(optimizer).savefig("study.png")
     """
     _check_problem(optimizer, problem)
-    study = _Panels(optimizer, value_label)
-    panels = study.maps(study.draw_mean, study.draw_information_gain) + study.curves()
+    study = make_panels(optimizer, value_label)
+    panels = study.overview()
     if history:
         panels.append(partial(_draw_progress, optimizer, problem, value_label))
     return _draw(panels)
@@ -94,8 +79,8 @@ def plot_posterior(optimizer: RobustOptimizer, value_label: str = "value") -> Fi
     Returns:
         The figure.
     """
-    study = _Panels(optimizer, value_label)
-    return _draw(study.maps(study.draw_mean, study.draw_standard_deviation))
+    study = make_panels(optimizer, value_label)
+    return _draw(study.posterior())
 
 
 def plot_acquisition(optimizer: RobustOptimizer) -> Figure:
@@ -107,8 +92,8 @@ def plot_acquisition(optimizer: RobustOptimizer) -> Figure:
     Returns:
         The figure.
     """
-    study = _Panels(optimizer)
-    return _draw(study.maps(study.draw_information_gain))
+    study = make_panels(optimizer)
+    return _draw(study.acquisition())
 
 
 def plot_worst_case(optimizer: RobustOptimizer, value_label: str = "value") -> Figure:
@@ -121,7 +106,7 @@ def plot_worst_case(optimizer: RobustOptimizer, value_label: str = "value") -> F
     Returns:
         The figure.
     """
-    return _draw(_Panels(optimizer, value_label).curves())
+    return _draw(make_panels(optimizer, value_label).curves())
 
 
 def plot_progress(
@@ -191,98 +176,6 @@ def _check_problem(
         )
 
 
-class _Panels:
-    """What the panels of a study show: each method draws one of them, or lists some."""
-
-    def __init__(self, optimizer: RobustOptimizer, label: str = "value") -> None:
-        self.optimizer = optimizer
-        self.best = optimizer.recommend()
-        self.label = label
-
-    def maps(
-        self, *drawings: Callable[[Slice, Axes], None]
-    ) -> list[Callable[[Axes], None]]:
-        """A panel for each slice and each kind of map."""
-        slices = make_slices(self.optimizer, self.best)
-        return [partial(draw, one) for one in slices for draw in drawings]
-
-    def curves(self) -> list[Callable[[Axes], None]]:
-        """A panel for each controllable parameter."""
-        return [partial(self.draw_curve, name) for name in self.best.x]
-
-    def draw_mean(self, one: Slice, axes: Axes) -> None:
-        """Draw the posterior mean, the worst theta of each x, and the trials."""
-        one.draw(axes, one.mean(), f"predicted {self.label}", "viridis")
-        if len(self.best.theta) == 1:
-            one.draw_worst_theta(axes, self.best.curve[one.x.name])
-        self.draw_trials(one, axes)
-
-    def draw_standard_deviation(self, one: Slice, axes: Axes) -> None:
-        """Draw the posterior standard deviation, and the trials."""
-        label = f"standard deviation of {self.label}"
-        one.draw(axes, one.standard_deviation(), label, "cividis")
-        self.draw_trials(one, axes)
-
-    def draw_information_gain(self, one: Slice, axes: Axes) -> None:
-        """Draw the information gain, where it is highest, and the trials."""
-        values = one.information_gain()
-        one.draw(axes, values, "information gain [nats]", "cividis")
-        self.draw_trials(one, axes)
-        row, column = divmod(int(values.argmax()), values.shape[1])
-        at = one.x_values[row], one.theta_values[column]
-        style = MARKS | {"marker": "D", "ms": 8, "mfc": "none", "zorder": 4}
-        # White around black is seen on any colour.
-        axes.plot(*at, mec="white", mew=3.5, **style)
-        axes.plot(*at, mec="black", mew=1.5, label="most to learn", **style)
-
-    def draw_trials(self, one: Slice, axes: Axes) -> None:
-        """Mark the trials and the recommendation."""
-        # On a slice the trials are projections.
-        alpha = 0.75 if one.others else 1.0
-        for state, style in _TRIALS.items():
-            rows = [
-                t.parameters or {} for t in self.optimizer.trials if t.state == state
-            ]
-            if rows:
-                axes.plot(
-                    [row[one.x.name] for row in rows],
-                    [row[one.theta.name] for row in rows],
-                    **MARKS | {"label": state, "alpha": alpha, "zorder": 3} | style,
-                )
-        self.draw_star(axes, self.best.x[one.x.name], self.best.theta[one.theta.name])
-
-    def draw_star(self, axes: Axes, x: float, y: float) -> None:
-        """Mark the recommendation."""
-        axes.plot(x, y, ms=13, label="recommended", **ROBUST_OPTIMUM)
-
-    def draw_curve(self, name: str, axes: Axes) -> None:
-        """Draw the predicted worst case along one controllable parameter."""
-        curve, space = self.best.curve[name], self.optimizer.space
-        (parameter,) = (p for p in space.parameters if p.name == name)
-        is_sparse = space.domain.x.is_finite and len(curve.x) <= _MAX_MARKERS
-        style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
-        _draw_band(axes, curve.x, curve.lower, curve.upper)
-        axes.plot(curve.x, curve.value, color=WORST_COLOR, label=WORST_LABEL, **style)
-        self.draw_star(axes, self.best.x[name], self.best.value)
-        axes.set(
-            xlabel=parameter.label(),
-            ylabel=f"worst-case\n{self.label}",
-            xscale="log" if parameter.log else "linear",
-        )
-        if parameter.integer and not parameter.log:
-            axes.locator_params(axis="x", integer=True)
-        tick_few(curve.x.tolist(), axes.set_xticks)
-        axes.margins(x=0.02)
-        axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_band(axes: Axes, x: Any, lower: Any, upper: Any) -> None:
-    """Draw an interval of the worst case."""
-    axes.fill_between(
-        x, lower, upper, color=WORST_COLOR, alpha=0.25, lw=0, label="95 % interval"
-    )
-
-
 def _show_later_intervals(axes: Axes, found: list[StudyRecommendation]) -> None:
     """Keep wide intervals of the first half from flattening the rest of a history."""
     later = found[len(found) // 2 :]
@@ -308,7 +201,7 @@ def _draw_progress(
     found = [optimizer.recommend(after=count) for count in counts]
     style: dict[str, Any] = {"color": WORST_COLOR, "marker": "o", "ms": 3}
     if problem is None:
-        _draw_band(axes, counts, [r.lower for r in found], [r.upper for r in found])
+        draw_band(axes, counts, [r.lower for r in found], [r.upper for r in found])
         axes.plot(counts, [r.value for r in found], label=WORST_LABEL, **style)
         _show_later_intervals(axes, found)
         axes.set_ylabel(f"recommended worst-case\n{label}")

@@ -119,6 +119,12 @@ class StudyRecommendation:
             _prediction=prediction,
         )
 
+    @property
+    def point(self) -> Tensor:
+        """The predicted worst case in the domain's coordinates, of shape ``d``."""
+        best = self._prediction.best
+        return self._prediction.space.domain.join(best.x, best.theta)
+
     @cached_property
     def curve(self) -> dict[str, WorstCaseCurve]:
         """The worst-case curve along each controllable parameter, by its name."""

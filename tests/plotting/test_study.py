@@ -170,7 +170,7 @@ class TestMaps:
         optimizer.run(lambda z: z[0] + z[4] + 0.1 * z[1], 20, progress=False)
         best = optimizer.recommend()
         chosen = slices.make_slices(optimizer, best)
-        pairs = [(one.x.name, one.theta.name) for one in chosen]
+        pairs = [(one.x.name, one.y.name) for one in chosen]
         assert len(pairs) == 6
         assert {("x1", f"theta{k}") for k in (1, 2, 3)} <= set(pairs)
         assert {(f"x{k}", "theta2") for k in (1, 2, 3)} <= set(pairs)

@@ -1,0 +1,126 @@
+"""What a study predicts at the points of a picture, in the values' own unit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from botorch_res.models.moments import posterior_moments
+from botorch_res.optim import mean_function
+from botorch_res.plotting.figure import equidistant
+from botorch_res.study import RobustOptimizer
+from botorch_res.study.parameters import Parameter
+from botorch_res.study.recommendation import StudyRecommendation
+from botorch_res.study.space import ParameterSpace
+
+# The most points that are predicted jointly, to bound the memory.
+_CHUNK = 256
+# The number of values of a profile.
+NUM_VALUES = 201
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Points of a study, and what it predicts there.
+
+    Attributes:
+        optimizer: The study.
+        points: ``shape x d`` points in the domain's coordinates.
+    """
+
+    optimizer: RobustOptimizer
+    points: Tensor
+
+    def mean(self) -> Tensor:
+        """The predicted values, of shape ``shape``."""
+        model, unit = self.optimizer.fit()
+        return unit * self._evaluate(mean_function(model))
+
+    def standard_deviation(self) -> Tensor:
+        """The standard deviations of the predictions, of shape ``shape``."""
+        model, unit = self.optimizer.fit()
+
+        def variance(points: Tensor) -> Tensor:
+            return posterior_moments(model.posterior(points))[1].squeeze(-1)
+
+        return unit * self._evaluate(variance).clamp_min(0.0).sqrt()
+
+    def information_gain(self) -> Tensor:
+        """What a value would tell about the robust optimum, of shape ``shape``."""
+        acqf = self.optimizer.acquisition()
+        return self._evaluate(lambda points: acqf(points.unsqueeze(-2)))
+
+    def _evaluate(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """Evaluate a function at the points."""
+        flat = self.points.flatten(0, -2)
+        with torch.no_grad():
+            parts = [function(part).reshape(-1).cpu() for part in flat.split(_CHUNK)]
+        return torch.cat(parts).reshape(self.points.shape[:-1])
+
+
+@dataclass(frozen=True)
+class Profile(Predictions):
+    """Points along a parameter; the others are as in the recommended worst case.
+
+    Attributes:
+        parameter: The parameter, as it comes out.
+        values: Its ``n`` values in their unit, increasing.
+        others: The values of the other parameters, in words.
+    """
+
+    parameter: Parameter
+    values: list[float]
+    others: str
+
+
+def make_profile(
+    optimizer: RobustOptimizer,
+    best: StudyRecommendation,
+    column: int,
+    along: Tensor | None = None,
+) -> Profile:
+    """Make the profile along a column of the domain.
+
+    Args:
+        optimizer: The study.
+        best: The recommendation, through whose worst case the profile goes.
+        column: The column.
+        along: The values in the domain's coordinates, increasing; by default many of
+            all that can come out.
+
+    Returns:
+        The profile.
+    """
+    space = optimizer.space
+    parameter = space.widened[column]
+    if along is None:
+        ends = [parameter.encode(parameter.lower), parameter.encode(parameter.upper)]
+        along = equidistant(best.point.new_tensor(ends), NUM_VALUES)
+    points = best.point.repeat(len(along), 1)
+    points[:, column] = along
+    values = [parameter.decode(value) for value in along.tolist()]
+    others = other_values(space, best, (column,))
+    return Profile(optimizer, points, parameter, values, others)
+
+
+def other_values(
+    space: ParameterSpace, best: StudyRecommendation, columns: Sequence[int]
+) -> str:
+    """Write down the recommended worst case, without some columns.
+
+    Args:
+        space: The parameters.
+        best: The recommendation.
+        columns: The columns to leave out.
+
+    Returns:
+        The values of the others with their units.
+    """
+    return ", ".join(
+        f"{p.name} = {best.worst_case[p.name]:.4g} {p.unit}".strip()
+        for i, p in enumerate(space.parameters)
+        if i not in columns
+    )
