@@ -17,7 +17,7 @@ from typing import Any
 
 from botorch.exceptions.errors import InputDataError
 
-from benchmarks.protocols import PROTOCOLS, protocol
+from benchmarks.protocols import PAPER_PROTOCOLS, PROTOCOLS, protocol
 from benchmarks.regret_report import write_report
 from benchmarks.report import RESULTS
 from benchmarks.speed import measure
@@ -99,9 +99,9 @@ def make_parser() -> argparse.ArgumentParser:
     regret.add_argument(
         "--problems",
         nargs="+",
-        default=list(PROTOCOLS),
+        default=list(PAPER_PROTOCOLS),
         choices=list(PROTOCOLS),
-        help="all of them if not given",
+        help="all of the paper's if not given",
     )
     regret.add_argument(
         "--strategies",

@@ -1,6 +1,6 @@
 """Compute the robust optima that the problems store.
 
-Run as ``python -m benchmarks.certify_optima``, in half a minute. A dense grid over
+Run as ``python -m benchmarks.certify_optima``, in a minute. A dense grid over
 ``x`` finds the cells in which the worst-case value may be lowest; then a grid around
 the best point of each cell shrinks until its spacing is that of floating point numbers.
 A smooth minimum, around which rounding hides all differences, is polished to the root
@@ -16,12 +16,19 @@ from torch import Tensor
 
 from botorch_res.test_functions import (
     DeepDrawing,
+    GaussianValleys,
+    GrowingSines,
+    PlateauWithCliff,
     RobustBranin,
     RobustEggholder,
     RobustHartmann3,
     RobustPolynomial,
     RobustTestProblem,
+    ShiftedSinusLinear,
     SinusLinear,
+    TolerancePolynomial,
+    ToleranceRosenbrock,
+    ToleranceSinusLinear,
 )
 
 POINTS = {1: 1_000_001, 2: 1201}  # along every side, by dimension of x
@@ -45,7 +52,7 @@ def grid(lower: Tensor, upper: Tensor, num: int) -> Tensor:
 
 
 def robust_optimum(problem: RobustTestProblem) -> tuple[Tensor, Tensor]:
-    """Search for the robust optimum of a problem with finite Theta.
+    """Search for the robust optimum of a problem whose worst case is exact.
 
     Args:
         problem: The problem, to be minimised.
@@ -94,27 +101,34 @@ def polished(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> Tensor:
 
 def main() -> None:
     """Print the optima of all problems that store one."""
-    for kind in (
-        RobustBranin,
-        SinusLinear,
-        RobustEggholder,
-        RobustHartmann3,
-        RobustPolynomial,
-        DeepDrawing,
+    for problem in (
+        RobustBranin(),
+        SinusLinear(),
+        RobustEggholder(),
+        RobustHartmann3(),
+        RobustPolynomial(),
+        DeepDrawing(),
+        TolerancePolynomial(),
+        ShiftedSinusLinear(),
+        GaussianValleys(),
+        ToleranceRosenbrock(),
+        ToleranceSinusLinear(),
+        # All variables of these have the same optimum.
+        PlateauWithCliff(dim=1),
+        GrowingSines(dim=1),
     ):
-        problem = kind()
         x, value = robust_optimum(problem)
-        points = problem.domain.join(x, problem.theta_choices)
-        by_theta = problem(points)
+        thetas = problem._worst_thetas(x)
+        by_theta = problem(problem.domain.join(x, thetas))
         active = (by_theta > value - 1e-9 * value.abs()).nonzero().squeeze(-1)
-        if len(active) == 1 and not problem.domain.x.is_finite:
-            x = polished(problem, x, problem.theta_choices[active[0]])
-            points = problem.domain.join(x, problem.theta_choices)
-            value = problem(points).max()
-        optimizer = tuple(points[by_theta.argmax()].tolist())
-        print(f"{kind.__name__}\n    _robust_optimizer = {optimizer}")
+        is_listed = problem.theta_choices is not None
+        if len(active) == 1 and is_listed and problem.domain.x.dim == 1:
+            x = polished(problem, x, thetas[active[0]])
+            value = problem.worst_case_value(x)
+        setting, theta = x.tolist(), thetas[by_theta.argmax()].tolist()
+        print(f"{type(problem).__name__}\n    setting = {setting}, theta = {theta}")
         print(f"    _robust_optimal_value = {value.tolist()!r}")
-        print(f"    active choices of theta: {problem.theta_choices[active].tolist()}")
+        print(f"    active choices of theta: {thetas[active].tolist()}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -28,7 +28,11 @@ from botorch_res.test_functions import (
     RobustHartmann3,
     RobustPolynomial,
     RobustTestProblem,
+    ShiftedSinusLinear,
     SinusLinear,
+    TolerancePolynomial,
+    ToleranceProblem,
+    ToleranceSinusLinear,
     WithinModel,
 )
 
@@ -141,13 +145,17 @@ def standardised(problem: type[RobustTestProblem], **settings: object) -> Protoc
     )
 
 
-def polynomial_points() -> tuple[Tensor, Tensor]:
+def polynomial_points(
+    problem: RobustPolynomial | TolerancePolynomial,
+) -> tuple[Tensor, Tensor]:
     """The 500 points below 15 on which the polynomial's hyperparameters were fitted.
+
+    Args:
+        problem: The polynomial in either form.
 
     Returns:
         The points and their values.
     """
-    problem = RobustPolynomial()
     X = problem.domain.sample(NUM_POINTS, seed=0)
     Y = problem(X)
     low = (Y < 15.0).nonzero().squeeze(-1)[:500]
@@ -163,8 +171,8 @@ def polynomial() -> Protocol:
     Returns:
         The protocol.
     """
-    _, Y = polynomial_points()
     instance = RobustPolynomial()
+    _, Y = polynomial_points(instance)
     return Protocol(
         make=lambda seed: instance,
         model_factory=FixedGP([0.1092, 0.0643, 0.5536, 0.2333], 1.3874, 1e-3),
@@ -176,8 +184,26 @@ def polynomial() -> Protocol:
     )
 
 
+def with_tolerances(
+    name: str, problem: ToleranceProblem, factory: ModelFactory | None = None
+) -> Protocol:
+    """The protocol of a problem in the form with tolerances, in the same units.
+
+    Args:
+        name: A key of ``PROTOCOLS``, the problem in two parts.
+        problem: The same problem with tolerances.
+        factory: Another model than that of the problem in two parts.
+
+    Returns:
+        The protocol.
+    """
+    rules = protocol(name)
+    factory = rules.model_factory if factory is None else factory
+    return replace(rules, make=lambda seed: problem, model_factory=factory)
+
+
 # Made when they are asked for: some of them evaluate their problem first.
-PROTOCOLS: dict[str, Callable[[], Protocol]] = {
+PAPER_PROTOCOLS: dict[str, Callable[[], Protocol]] = {
     "within_model": lambda: Protocol(
         make=lambda seed: WithinModel(seed=seed),
         model_factory=FixedGP(0.1, 1.0, 1e-3),
@@ -196,6 +222,19 @@ PROTOCOLS: dict[str, Callable[[], Protocol]] = {
         same_domain=False,
     ),
     "deep_drawing": lambda: standardised(DeepDrawing, iterations=25, num_seeds=30),
+}
+PROTOCOLS = PAPER_PROTOCOLS | {
+    # Its hyperparameters are fitted as those of the polynomial are, with the signal
+    # bounded as in the paper.
+    "polynomial_tolerance": lambda: with_tolerances(
+        "polynomial",
+        TolerancePolynomial(),
+        FixedGP([0.1553, 0.1396], 100.0, 1e-3),
+    ),
+    "sinus_linear_tolerance": lambda: with_tolerances(
+        "sinus_linear", ShiftedSinusLinear()
+    ),
+    "sinus_linear_interval": lambda: standardised(ToleranceSinusLinear, iterations=60),
 }
 
 

@@ -150,17 +150,18 @@ class _Run:
             start = clock()
             model = self.strategy.fit(*self._data())
             fit = clock() - start
-            common = self._recommend(model)
+            setting, common = self._recommend(model)
             recommendation = clock() - start - fit
         own = {}
         if not self.unit.strategy.startswith("res"):
-            own = self._regret("own", self.X[:, -1])
+            last = self.X[:, -1]
+            own = self._regret("own", self.strategy.domain.split(last)[0], last)
         return {
             "iteration": iteration,
             "points": points.tolist(),
             "values": values,
             "recommended": [_rounded(z, 9) for z in common],
-            **self._regret("common", common),
+            **self._regret("common", setting, common),
             **own,
             "fit_seconds": round(fit, 4),
             "recommendation_seconds": round(recommendation, 4),
@@ -186,18 +187,18 @@ class _Run:
             return points.unsqueeze(1)
         return self.strategy.propose(*self._data(), seed=own[0]).unsqueeze(0)
 
-    def _recommend(self, model: Model) -> Tensor:
-        """The ``S x d`` robust optima of the posterior means."""
+    def _recommend(self, model: Model) -> tuple[Tensor, Tensor]:
+        """The ``S x d_x`` settings and ``S x d`` points of the means' robust optima."""
         strategy = self.strategy
         if self.together:
             best = recommend_replicates(strategy, self.X, self.Y)
-            return strategy.domain.join(best.x, best.theta)
+            return best.x, strategy.domain.join(best.x, best.theta)
         best = recommend_robust_optimum(model, strategy.domain, strategy.maximize)
-        return strategy.domain.join(best.x, best.theta).unsqueeze(0)
+        point = strategy.domain.join(best.x, best.theta)
+        return best.x.unsqueeze(0), point.unsqueeze(0)
 
-    def _regret(self, name: str, z: Tensor) -> dict[str, list[float]]:
-        """The regrets of ``S x d`` points."""
-        x, _ = self.strategy.domain.split(z)
+    def _regret(self, name: str, x: Tensor, z: Tensor) -> dict[str, list[float]]:
+        """The regrets of ``S x d_x`` settings and of ``S x d`` points."""
         runs = list(enumerate(self.objectives))
         robust = [objective.robust_regret(x[i : i + 1]) for i, objective in runs]
         inference = [objective.inference_regret(z[i : i + 1]) for i, objective in runs]

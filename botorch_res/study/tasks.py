@@ -43,7 +43,7 @@ def built_in_problems() -> dict[str, type[Any]]:
     return {
         name.removeprefix("Robust").lower(): getattr(module, name)
         for name in module.__all__
-        if name != "RobustTestProblem"
+        if name not in ("RobustTestProblem", "ToleranceProblem")
     }
 
 

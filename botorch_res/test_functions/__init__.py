@@ -1,6 +1,6 @@
 """Robust test problems with certified optima."""
 
-from botorch_res.test_functions.base import RobustTestProblem
+from botorch_res.test_functions.base import RobustTestProblem, ToleranceProblem
 from botorch_res.test_functions.deep_drawing import DeepDrawing
 from botorch_res.test_functions.robot_pushing import RobotPushing
 from botorch_res.test_functions.synthetic import (
@@ -10,16 +10,33 @@ from botorch_res.test_functions.synthetic import (
     RobustPolynomial,
     SinusLinear,
 )
+from botorch_res.test_functions.tolerances import (
+    GaussianValleys,
+    GrowingSines,
+    PlateauWithCliff,
+    ShiftedSinusLinear,
+    TolerancePolynomial,
+    ToleranceRosenbrock,
+    ToleranceSinusLinear,
+)
 from botorch_res.test_functions.within_model import WithinModel
 
 __all__ = [
     "DeepDrawing",
+    "GaussianValleys",
+    "GrowingSines",
+    "PlateauWithCliff",
     "RobotPushing",
     "RobustBranin",
     "RobustEggholder",
     "RobustHartmann3",
     "RobustPolynomial",
     "RobustTestProblem",
+    "ShiftedSinusLinear",
     "SinusLinear",
+    "TolerancePolynomial",
+    "ToleranceProblem",
+    "ToleranceRosenbrock",
+    "ToleranceSinusLinear",
     "WithinModel",
 ]

@@ -31,8 +31,9 @@ class RobustTestProblem(BaseTestProblem, ABC):
 
     A subclass states ``dim``, ``_bounds``, ``_uncontrollable``, the finite sets if
     there are any, the constants of its formula that follow its dtype and device, and
-    the robust optimum of ``f`` before ``negate``. Points between the choices of a
-    finite set can be evaluated too.
+    the robust optimum of ``f`` before ``negate``. If nature chooses from a box, it also
+    says which ``theta`` can be the worst. Points between the choices of a finite set
+    can be evaluated too.
     """
 
     num_objectives: int = 1
@@ -40,8 +41,8 @@ class RobustTestProblem(BaseTestProblem, ABC):
     x_choices: Tensor | None
     theta_choices: Tensor | None
     _bounds: Sequence[tuple[float, float]]  # type: ignore[assignment]
-    # The columns of ``theta``, and the rows of the finite sets of either part.
-    _uncontrollable: Sequence[int]
+    # The uncontrollable columns, and the rows of the finite sets of either part.
+    _uncontrollable: Sequence[int] = ()
     _x_choices: Sequence[Sequence[float]] | None = None
     _theta_choices: Sequence[Sequence[float]] | None = None
     # What else becomes a buffer: nested lists of numbers, by the buffer's name.
@@ -83,9 +84,14 @@ class RobustTestProblem(BaseTestProblem, ABC):
         """The point ``z* = (x*, theta*)`` of shape ``d`` with the best worst case.
 
         Where several ``theta`` tie at ``x*``, as they do at a kink of the worst-case
-        value, it is one of them; ``domain.split`` takes the point apart.
+        value, it is one of them.
         """
         return self.bounds.new_tensor(self._robust_optimizer)
+
+    @property
+    def robust_setting(self) -> Tensor:
+        """The controllable part ``x*`` of the robust optimizer, of shape ``d_x``."""
+        return self.domain.split(self.robust_optimizer)[0]
 
     @property
     def robust_optimal_value(self) -> float:
@@ -103,11 +109,104 @@ class RobustTestProblem(BaseTestProblem, ABC):
             The ``batch_shape`` tensor of worst-case values, the largest over
             ``theta``, or the smallest if the problem is to be maximised.
         """
+        points = self.domain.join(x.unsqueeze(-2), self._worst_thetas(x))
+        values: Tensor = self(points, noise=False)
+        return values.amax(-1) if self.is_minimization_problem else values.amin(-1)
+
+    def _worst_thetas(self, x: Tensor) -> Tensor:
+        """Thetas with a worst one among them.
+
+        Args:
+            x: A ``batch_shape x d_x`` tensor of controllable parts.
+
+        Returns:
+            A tensor that broadcasts with ``batch_shape x n x d_theta``, detached: the
+            gradient of the worst case is that at a worst theta, which may as well stay
+            where it is.
+        """
         if self.theta_choices is None:
             raise UnsupportedError(
                 f"{type(self).__name__} has no finite `theta_choices`, so it must "
-                "define `worst_case_value` itself."
+                "define `_worst_thetas` itself."
             )
-        points = self.domain.join(x.unsqueeze(-2), self.theta_choices)
-        values: Tensor = self(points, noise=False)
-        return values.amax(-1) if self.is_minimization_problem else values.amin(-1)
+        return self.theta_choices
+
+
+class ToleranceProblem(RobustTestProblem, ABC):
+    """A test problem with tolerances: ``f(x + theta)``, ``theta`` the deviation.
+
+    A subclass states ``tolerances``, and ``_bounds`` of the settings. Since a point
+    does not tell from which setting it came, it states the setting and the deviation of
+    the robust optimum, in place of the point.
+
+    Attributes:
+        bounds: The ``2 x d`` bounds of the points that can be evaluated.
+        setting_bounds: The ``2 x d`` bounds of the settings.
+        tolerances: The radius, or the lower and the upper deviation, of each column
+            that has a tolerance.
+    """
+
+    setting_bounds: Tensor
+    _bounds: Sequence[tuple[float, float]]  # type: ignore[assignment]
+    tolerances: Mapping[int, float | tuple[float, float]]
+    # The lower and the upper deviations. Deviations to choose from are tensors, too:
+    # in another dtype both round alike.
+    _limits: Tensor
+    # The robust optimum of ``f``: ``x*``, and a worst deviation from it.
+    _robust_setting: Sequence[float]
+    _robust_deviation: Sequence[float]
+
+    def __init__(
+        self,
+        noise_std: float | None = None,
+        negate: bool = False,
+        dtype: torch.dtype = torch.double,
+    ) -> None:
+        r"""Initialise a test problem with tolerances.
+
+        Args:
+            noise_std: The standard deviation of the observation noise.
+            negate: Whether to negate the function; then its worst case over
+                ``theta`` is its smallest value, to be maximised over ``x``.
+            dtype: The dtype of the bounds and of the finite sets.
+        """
+        super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
+        self.register_buffer("setting_bounds", self.bounds)
+        limits = [
+            limit if isinstance(limit, Sequence) else (-limit, limit)
+            for limit in self.tolerances.values()
+        ]
+        self.register_buffer("_limits", torch.tensor(limits, dtype=dtype))
+        self.bounds = self.domain.evaluations.bounds
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        # The sums of settings and deviations round otherwise in another dtype.
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.bounds = self.domain.evaluations.bounds
+        return self
+
+    @property
+    def domain(self) -> RobustDomain:
+        """The domain, in the problem's present dtype and on its device."""
+        return RobustDomain(
+            self.setting_bounds,
+            self._uncontrollable,
+            self.x_choices,
+            self.theta_choices,
+            dict(zip(self.tolerances, map(tuple, self._limits.tolist()), strict=True)),
+        )
+
+    @property
+    def robust_optimizer(self) -> Tensor:
+        """The point ``z* = x* + theta*`` of shape ``d`` with the best worst case.
+
+        Where several deviations tie at ``x*``, as they do at a kink of the worst-case
+        value, it is that of one of them.
+        """
+        deviation = self.bounds.new_tensor(self._robust_deviation)
+        return self.domain.join(self.robust_setting, deviation)
+
+    @property
+    def robust_setting(self) -> Tensor:
+        """The setting ``x*`` with the best worst case, of shape ``d_x``."""
+        return self.bounds.new_tensor(self._robust_setting)

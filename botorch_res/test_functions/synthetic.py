@@ -35,6 +35,34 @@ def _equidistant(lower: float, upper: float, num: int) -> list[float]:
     return values
 
 
+def sinus_linear(z: Tensor) -> Tensor:
+    """Evaluate ``sin(5 pi z^2) + z / 2``.
+
+    Args:
+        z: A tensor.
+
+    Returns:
+        The values, element by element.
+    """
+    return (5 * math.pi * z.square()).sin() + z / 2
+
+
+def bertsimas_polynomial(z: Tensor) -> Tensor:
+    """Evaluate the polynomial of [Bertsimas2010robust]_.
+
+    Args:
+        z: A ``batch_shape x 2`` tensor.
+
+    Returns:
+        A ``batch_shape`` tensor of values.
+    """
+    z1, z2 = z.unbind(-1)
+    first = z1 * (6.2 + z1 * (-4.7 + z1 * (-6.4 + z1 * (21.2 + z1 * (-12.2 + z1 * 2)))))
+    second = z2 * (-10 + z2 * (56.9 + z2 * (-74.8 + z2 * (43.3 + z2 * (-11 + z2)))))
+    mixed = z1 * z2 * (-4.1 - 0.1 * z1 * z2 + 0.4 * z2 + 0.4 * z1)
+    return first + second + mixed
+
+
 class RobustBranin(RobustTestProblem):
     r"""Branin, whose second variable nature picks from 20 values.
 
@@ -75,8 +103,7 @@ class SinusLinear(RobustTestProblem):
     _robust_optimal_value = -0.6365395081692663
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
-        z = X.sum(dim=-1)
-        return (5 * math.pi * z.square()).sin() + z / 2
+        return sinus_linear(X.sum(dim=-1))
 
 
 class RobustEggholder(RobustTestProblem):
@@ -165,11 +192,5 @@ class RobustPolynomial(RobustTestProblem):
 
     def _evaluate_true(self, X: Tensor) -> Tensor:
         x1, x2, radius, angle = X.unbind(-1)
-        z1 = x1 + radius * angle.cos()
-        z2 = x2 + radius * angle.sin()
-        first = z1 * (
-            6.2 + z1 * (-4.7 + z1 * (-6.4 + z1 * (21.2 + z1 * (-12.2 + z1 * 2))))
-        )
-        second = z2 * (-10 + z2 * (56.9 + z2 * (-74.8 + z2 * (43.3 + z2 * (-11 + z2)))))
-        mixed = z1 * z2 * (-4.1 - 0.1 * z1 * z2 + 0.4 * z2 + 0.4 * z1)
-        return first + second + mixed
+        z = [x1 + radius * angle.cos(), x2 + radius * angle.sin()]
+        return bertsimas_polynomial(torch.stack(z, dim=-1))

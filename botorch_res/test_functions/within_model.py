@@ -100,21 +100,10 @@ class WithinModel(RobustTestProblem):
             values.append(kernel @ self._weights)
         return torch.cat(values).reshape(X.shape[:-1])
 
-    def worst_case_value(self, x: Tensor) -> Tensor:
-        """Evaluate the noise-free worst case over ``theta``.
-
-        Args:
-            x: A ``batch_shape x 1`` tensor of controllable parts.
-
-        Returns:
-            The ``batch_shape`` tensor of worst-case values, the largest over
-            ``theta``, or the smallest of a negated problem. Its gradient is that
-            at the worst ``theta``, by the envelope theorem.
-        """
-        with torch.no_grad():
-            theta, _ = _worst_case(x, self._points, self._weights, self.lengthscale)
-        values: Tensor = self(self.domain.join(x, theta), noise=False)
-        return values
+    @torch.no_grad()
+    def _worst_thetas(self, x: Tensor) -> Tensor:
+        theta, _ = _worst_case(x, self._points, self._weights, self.lengthscale)
+        return theta.unsqueeze(-2)
 
     @cached_property
     def _optimum(self) -> tuple[tuple[float, float], float]:

@@ -21,6 +21,7 @@ from benchmarks.regret import in_words, run_unit
 from benchmarks.units import (
     Settings,
     Unit,
+    build_strategy,
     describe_model,
     locked,
     pack_units,
@@ -376,24 +377,63 @@ def test_protocols(name):
         "polynomial": (10, 100, 100),
         "robot_pushing": (2, 100, 30),
         "deep_drawing": (1, 25, 30),
+        "polynomial_tolerance": (10, 100, 100),
+        "sinus_linear_tolerance": (1, 60, 50),
+        "sinus_linear_interval": (1, 60, 50),
     }[name]
     assert (rules.num_initial, rules.iterations, rules.num_seeds) == numbers
     other = rules.make(1).domain
     same = str(domain.theta.choices) == str(other.theta.choices)
     assert same == rules.same_domain
-    if isinstance(rules.model_factory, MaximumLikelihoodGP):
+    has_units_of_another = name == "sinus_linear_tolerance"
+    if (
+        isinstance(rules.model_factory, MaximumLikelihoodGP)
+        and not has_units_of_another
+    ):
         values = Objective(problem, rules, 0)(domain.sample(2048, seed=5), 0)
         assert values.mean() == pytest.approx(0.0, abs=0.05)
         assert values.std() == pytest.approx(1.0, abs=0.05)
 
 
-def test_hyperparameters_of_the_polynomial_are_of_greatest_likelihood():
-    X, Y = polynomial_points()
+@pytest.mark.parametrize("name", ["polynomial", "sinus_linear"])
+def test_forms_with_tolerances_have_the_same_units(name):
+    rules, other = protocol(name), protocol(f"{name}_tolerance")
+    for field in ("offset", "scale", "num_initial", "iterations", "num_seeds"):
+        assert getattr(rules, field) == getattr(other, field)
+    assert rules.make(0).robust_optimal_value == other.make(0).robust_optimal_value
+
+
+@pytest.mark.parametrize("name", ["sinus_linear_tolerance", "sinus_linear_interval"])
+def test_regret_with_tolerances_is_that_of_the_recommended_setting(name, tmp_path):
+    rules = protocol(name)
+    problem = rules.make(0)
+    settings = Settings(iterations=2, default_model=True)
+    for seeds in ((0,), (0, 1)):
+        unit = Unit(name, RES, seeds, tmp_path, settings)
+        assert run_unit(unit) == 3
+        _, records = read_unit(unit.path)
+        X, values = (
+            torch.tensor([record[key] for record in records], dtype=torch.double)
+            for key in ("points", "values")
+        )
+        changed = settings.apply(name)
+        strategy = build_strategy(unit, Objective(problem, changed, 0))
+        for seed in seeds:
+            best = strategy.recommend(X[:, seed, 0], values[:, seed])
+            worst = problem.worst_case_value(best.x)
+            regret = (worst - problem.robust_optimal_value) / rules.scale
+            found = records[-1]["common_robust_regret"][seed]
+            assert found == pytest.approx(float(regret), rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["polynomial", "polynomial_tolerance"])
+def test_hyperparameters_of_the_polynomial_are_of_greatest_likelihood(name):
+    rules = protocol(name)
+    X, Y = polynomial_points(rules.make(0))
     assert len(X) == 500
     assert Y.max() < 15.0
-    rules = protocol("polynomial")
     fixed = rules.model_factory
-    bounds = rules.make(0).domain.bounds
+    bounds = rules.make(0).domain.evaluations.bounds
 
     def log_likelihood(factor, column):
         unit = (X - bounds[0]) / (bounds[1] - bounds[0])
@@ -408,7 +448,7 @@ def test_hyperparameters_of_the_polynomial_are_of_greatest_likelihood():
         )
         return normal.log_prob(values)
 
-    for column in range(4):
+    for column in range(len(fixed.lengthscale)):
         best = log_likelihood(1.0, column)
         assert best > log_likelihood(1.05, column)
         assert best > log_likelihood(0.95, column)
