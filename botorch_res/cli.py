@@ -69,6 +69,10 @@ where press.toml says who controls what:
 Further keys of a range: log = true, integer = true, or a number of levels, such as
 levels = 101, which lets it stand beside integers and lists of values.
 
+A parameter that you set, but not exactly, has a tolerance = 0.1, or [-0.1, 0.05]; on a
+logarithmic scale "5%". The function gets what comes out, and the recommendation says
+what to set.
+
 Stop it with Ctrl-C at any time; the same command goes on where it stopped. Then:
 
     botorch-res show press.db

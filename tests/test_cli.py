@@ -257,6 +257,25 @@ class TestShowAndPlot:
         assert result.exit_code == 1
         assert "No such file or directory: 'no/press.csv'" in result.output
 
+    def test_tolerance(self, folder):
+        """The trials are what was evaluated, the recommendation what to set."""
+        (folder / "sloppy.toml").write_text(
+            'direction = "minimize"\n[parameters.friction]\nlower = 1\nupper = 2\n'
+            'unit = "mm"\ntolerance = [-0.3, 0.1]\nevaluate = [0.8, 2.0]\n'
+        )
+        run = ["run", "press_module:alone", "--domain", "sloppy.toml", "--seed", "0"]
+        call(*run, "--iterations", "3", "--storage", "press.db", "--plot", "press.png")
+        assert (folder / "press.png").stat().st_size > 10_000
+        optimizer = RobustOptimizer.open("press.db")
+        best = optimizer.recommend()
+        text = call("show", "press.db")
+        assert str(best) in text
+        assert f"set friction = {best.x['friction']:.6g}: worst case" in text
+        values = [trial.parameters["friction"] for trial in optimizer.trials]
+        assert all(0.8 <= value <= 2.0 for value in values)
+        for value in values:
+            assert f"{value:.6g}" in text
+
     def test_show_without_values(self, folder):
         space, maximize = tasks.read_domain(folder / "press.toml")
         optimizer = RobustOptimizer(space, maximize=maximize, storage="press.db")

@@ -74,7 +74,7 @@ class ParameterSpace:
         x = [p for p in self.parameters if not p.uncontrollable]
         tolerant = [p for p in x if p.tolerance is not None]
         if not (theta or tolerant) or not x:
-            missing = "uncontrollable" if x else "controllable"
+            missing = "controllable" if theta else "uncontrollable"
             raise InputDataError(
                 f"Expected at least one {missing} parameter, got none among {names}. "
                 "Mark the parameters that nature chooses with `uncontrollable=True`, "
