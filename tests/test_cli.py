@@ -268,7 +268,7 @@ class TestShowAndPlot:
         assert (folder / "press.png").stat().st_size > 10_000
         optimizer = RobustOptimizer.open("press.db")
         best = optimizer.recommend()
-        text = call("show", "press.db")
+        text = call("show", "press.db").output
         assert str(best) in text
         assert f"set friction = {best.x['friction']:.6g}: worst case" in text
         values = [trial.parameters["friction"] for trial in optimizer.trials]
