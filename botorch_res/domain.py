@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from copy import copy
 from typing import Any, NoReturn
 
 import torch
@@ -38,6 +38,7 @@ from botorch_res.checks import (
     check_points,
     check_seed,
     check_type,
+    is_number,
     require,
 )
 
@@ -47,7 +48,17 @@ from botorch_res.checks import (
 ROUNDING = 1e-6
 
 
-class DomainPart:
+class _Unchangeable:
+    """Something on which other objects rely as it is."""
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Raise an error."""
+        raise AttributeError(
+            f"A {type(self).__name__} cannot be changed, got a new `{name}`."
+        )
+
+
+class DomainPart(_Unchangeable):
     """One part of the domain, ``x`` or ``theta``: a box or a finite set of points.
 
     Attributes:
@@ -57,6 +68,13 @@ class DomainPart:
         bounds: The ``2 x d_part`` bounds of these columns.
         choices: The ``n x d_part`` values that the part can take; ``None`` for a box.
     """
+
+    name: str
+    columns: tuple[int, ...]
+    index: Tensor
+    bounds: Tensor
+    choices: Tensor | None
+    _slots: Tensor
 
     def __init__(
         self,
@@ -74,14 +92,20 @@ class DomainPart:
             choices: The ``n x d_part`` values that the part can take, or ``None`` for
                 a box.
         """
-        self.name = name
-        self.columns = tuple(columns)
-        self.index = torch.tensor(self.columns, dtype=torch.long, device=bounds.device)
-        self.bounds = bounds.index_select(-1, self.index)
+        index = torch.tensor(tuple(columns), dtype=torch.long, device=bounds.device)
         # Where each column of z finds its value in the part; behind it is a zero.
-        self._slots = torch.full_like(bounds[0], self.dim, dtype=torch.long)
-        self._slots[self.index] = torch.arange(self.dim, device=bounds.device)
-        self.choices = None if choices is None else self._validated(choices)
+        slots = torch.full_like(bounds[0], len(index), dtype=torch.long)
+        slots[index] = torch.arange(len(index), device=bounds.device)
+        vars(self).update(
+            name=name,
+            columns=tuple(columns),
+            index=index,
+            bounds=bounds.index_select(-1, index),
+            choices=None,
+            _slots=slots,
+        )
+        if choices is not None:
+            vars(self)["choices"] = self._validated(choices)
 
     @property
     def dim(self) -> int:
@@ -133,24 +157,27 @@ class DomainPart:
         distance = (values.unsqueeze(-2) - self.choices).abs()
         return (distance <= slack).all(dim=-1).any(dim=-1)
 
-    def distinct(self, values: Tensor) -> Tensor:
-        """The distinct values within the bounds, as choices of this part.
+    def restricted_to(self, values: Tensor) -> DomainPart:
+        """Restrict the part to values, as far as they lie within its bounds.
 
         Args:
-            values: An ``n x d_part`` tensor.
+            values: An ``n x d_part`` tensor, possibly with repetitions.
 
         Returns:
-            An ``m x d_part`` tensor, ``m`` at least one.
+            A finite part.
         """
+        part = copy(self)
         if self.dim == 0:
-            return values[:1]
+            vars(part)["choices"] = values[:1]
+            return part
         inside = ((values >= self.bounds[0]) & (values <= self.bounds[1])).all(dim=-1)
         if not inside.any():
             raise InputDataError(
                 f"Expected `evaluation_bounds` that contain a choice of {self.name}, "
                 f"got {self.bounds.tolist()} in the columns {list(self.columns)}."
             )
-        return values[inside].unique(dim=0)
+        vars(part)["choices"] = values[inside].unique(dim=0)
+        return part
 
     def sample(self, n: int, seed: int | None = None) -> Tensor:
         """Draw space-filling values.
@@ -205,7 +232,7 @@ class DomainPart:
         return choices.detach().clone()
 
 
-class RobustDomain:
+class RobustDomain(_Unchangeable):
     r"""The domain of ``min over x, max over theta`` of ``f(z)``, ``z = (x, theta)``.
 
     Everything is in the user's units. The columns of ``x`` are those that are not
@@ -306,10 +333,6 @@ class RobustDomain:
             _usual=x.of(usual * has_tolerance),
         )
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Raise an error: other objects rely on the domain as it is."""
-        raise AttributeError(f"A RobustDomain cannot be changed, got a new `{name}`.")
-
     def __repr__(self) -> str:
         """Show the arguments that make the same domain."""
         arguments = ", ".join(f"{k}={v}" for k, v in self._arguments().items())
@@ -404,7 +427,7 @@ class RobustDomain:
             if self.theta.choices is None
             else self.theta.choices[0]
         )
-        theta.choices = theta.of(self.theta.embed(fixed)).unsqueeze(0)
+        theta = theta.restricted_to(theta.of(self.theta.embed(fixed)).unsqueeze(0))
         return self._with_parts(self.bounds, self.x, theta)
 
     def _evaluations_in(self, box: Tensor) -> RobustDomain:
@@ -413,15 +436,15 @@ class RobustDomain:
         theta = DomainPart("theta", self._uncontrollable, box)
         settings, deviations = self.x.choices, self.theta.choices
         if deviations is not None:
-            theta.choices = theta.distinct(theta.of(self.theta.embed(deviations)))
+            theta = theta.restricted_to(theta.of(self.theta.embed(deviations)))
         elif theta.dim == 0:
-            theta.choices = box.new_zeros(1, 0)
+            theta = theta.restricted_to(box.new_zeros(1, 0))
         has_tolerance = self.x.of(self.has_tolerance)
         if settings is not None and (deviations is not None or not self.tolerances):
             if deviations is not None:
                 shifts = self.x.of(self.theta.embed(deviations)) * has_tolerance
                 settings = (settings.unsqueeze(-2) + shifts).flatten(0, 1)
-            x.choices = x.distinct(settings)
+            x = x.restricted_to(settings)
         elif settings is not None and not has_tolerance.all():
             raise UnsupportedError(
                 "Expected `theta_choices`, or `tolerances` of all columns of x, beside "
@@ -477,12 +500,10 @@ class RobustDomain:
         Returns:
             A new domain.
         """
-        arguments = {
-            name: value.to(dtype=dtype, device=device)
-            if isinstance(value, Tensor)
-            else value
-            for name, value in self._arguments().items()
-        }
+        arguments = self._arguments()
+        for name, value in arguments.items():
+            if isinstance(value, Tensor):
+                arguments[name] = value.to(dtype=dtype, device=device)
         return RobustDomain(**arguments)
 
 
@@ -544,16 +565,16 @@ def _validated_tolerances(
         return {}
     check_type("tolerances", tolerances, Mapping)
     dim = bounds.shape[-1]
-    limits = {}
+    limits: dict[int, tuple[float, float]] = {}
     for column, tolerance in tolerances.items():
-        if not isinstance(column, Integral) or not 0 <= column < dim:
+        if column not in range(dim):
             raise InputDataError(
                 f"Expected `tolerances` of columns from 0 to {dim - 1}, got {column!r}."
             )
         pair = tolerance if isinstance(tolerance, Sequence) else (tolerance,)
-        is_number = [isinstance(v, Real) and math.isfinite(v) for v in pair]
+        wrong = [v for v in pair if not is_number(v) or not math.isfinite(v)]
         name = f"tolerances[{column}]"
-        if len(pair) not in (1, 2) or not all(is_number):
+        if len(pair) not in (1, 2) or wrong:
             raise InputDataError(
                 f"Expected `{name}` to be a radius, or a lower and an upper deviation, "
                 f"got {tolerance!r}."
@@ -569,7 +590,7 @@ def _validated_tolerances(
                 f"Expected `{name}` to be a lower and then an upper deviation, got "
                 f"{tolerance!r}."
             )
-        if upper - lower > width:
+        if upper - lower > (1.0 + ROUNDING) * width:
             raise InputDataError(
                 f"Expected `{name}` to be narrower than the bounds of its column, "
                 f"{bounds[:, column].tolist()}, got {tolerance!r}."

@@ -123,6 +123,144 @@ class TestSplitAndJoin:
                 domain.join(torch.empty(5, 2), torch.empty(5, 1))
 
 
+class TestTolerances:
+    """What we set is not what we get: ``z = x + theta`` in some columns."""
+
+    domain = RobustDomain(BOUNDS, [1], tolerances={2: (-0.25, 0.125), 0: 0.125})
+
+    def test_parts(self):
+        assert self.domain.x.columns == (0, 2)
+        assert self.domain.theta.columns == (2, 0, 1)
+        assert torch.equal(self.domain.x.bounds, BOUNDS[:, [0, 2]])
+        low, high = self.domain.theta.bounds.tolist()
+        assert low == [-0.25, -0.125, BOUNDS[0, 1]]
+        assert high == [0.125, 0.125, BOUNDS[1, 1]]
+
+    def test_join_adds(self):
+        x, theta = torch.tensor([1.0, 2.0]), torch.tensor([0.125, -0.125, 7.0])
+        z = self.domain.join(x.to(BOUNDS), theta.to(BOUNDS))
+        assert z.tolist() == [0.875, 7.0, 2.125]
+
+    def test_split_takes_the_nearest_setting(self):
+        lower, upper = self.domain.evaluations.bounds
+        z = torch.stack([lower, upper, 0.5 * (lower + upper)])
+        x, theta = self.domain.split(z)
+        assert torch.equal(self.domain.join(x, theta), z)
+        assert torch.equal(x[:2], self.domain.x.bounds)
+        assert theta[:, :2].tolist() == [[-0.25, -0.125], [0.125, 0.125], [0.0, 0.0]]
+        assert self.domain.x.contains(x).all()
+        assert self.domain.theta.contains(theta).all()
+
+    def test_split_without_a_deviation_of_zero(self):
+        domain = RobustDomain(BOUNDS, tolerances={0: (0.125, 0.5)})
+        z = BOUNDS.mean(dim=0)
+        x, theta = domain.split(z)
+        assert theta.tolist() == [0.125]
+        assert torch.equal(domain.join(x, theta), z)
+
+    def test_split_of_settings_from_a_list(self):
+        rows = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.double)
+        domain = RobustDomain(rows[[0, 2]], x_choices=rows, tolerances={0: 0.25})
+        x, theta = domain.split(torch.tensor([[0.3], [0.2]]).double())
+        assert x.tolist() == [[0.5], [0.0]]
+        assert torch.allclose(theta, torch.tensor([[-0.2], [0.2]]).double())
+
+    def test_evaluations(self):
+        lower, upper = self.domain.evaluations.bounds
+        assert torch.equal(lower, BOUNDS[0] - torch.tensor([0.125, 0.0, 0.25]))
+        assert torch.equal(upper, BOUNDS[1] + torch.tensor([0.125, 0.0, 0.125]))
+        z = self.domain.sample(200, seed=0)
+        assert ((z >= lower) & (z <= upper)).all()
+        assert (z < BOUNDS[0]).any()
+        narrow = RobustDomain(
+            BOUNDS, tolerances={0: 0.125}, evaluation_bounds=BOUNDS
+        ).evaluations
+        assert torch.equal(narrow.bounds, BOUNDS)
+        assert narrow.evaluations is narrow
+        plain = RobustDomain(BOUNDS, [1])
+        assert plain.evaluations is plain
+
+    def test_evaluations_of_lists(self):
+        rows = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.double)
+        shifts = torch.tensor([[-0.25], [0.25]], dtype=torch.double)
+        options = {"bounds": rows[[0, 2]], "tolerances": {0: 0.25}}
+        both = RobustDomain(**options, x_choices=rows, theta_choices=shifts)
+        sums = both.evaluations.x.choices.flatten().tolist()
+        assert sums == [-0.25, 0.25, 0.75, 1.25]
+        assert both.all_pairs().shape == (3, 2, 1)
+        # Deviations in a box: any value in the box of evaluations.
+        assert not RobustDomain(**options, x_choices=rows).evaluations.x.is_finite
+        inner = torch.tensor([[0.0], [1.0]], dtype=torch.double)
+        few = RobustDomain(
+            **options, x_choices=rows, theta_choices=shifts, evaluation_bounds=inner
+        )
+        assert few.evaluations.x.choices.flatten().tolist() == [0.25, 0.75]
+        with pytest.raises(InputDataError, match=r"that contain a choice of x, got"):
+            RobustDomain(
+                **options,
+                x_choices=rows,
+                theta_choices=shifts,
+                evaluation_bounds=inner * 0.1 + 0.4,
+            )
+        with pytest.raises(UnsupportedError, match=r"`tolerances` of all columns of x"):
+            RobustDomain(BOUNDS, [2], X_CHOICES, tolerances={0: 0.125})
+
+    def test_settings_alone(self):
+        settings = self.domain.settings()
+        assert torch.equal(settings.bounds, BOUNDS)
+        z = settings.sample(5, seed=0)
+        assert torch.equal(z[:, 1], BOUNDS[0, 1].expand(5))
+        assert self.domain.x.contains(settings.split(z)[0]).all()
+        listed = RobustDomain(BOUNDS, [2], theta_choices=THETA_CHOICES).settings()
+        assert torch.equal(listed.theta.choices, THETA_CHOICES[:1])
+
+    def test_to_and_repr(self):
+        domain = RobustDomain(
+            BOUNDS, [1], tolerances={0: 0.125}, evaluation_bounds=BOUNDS
+        )
+        names = {"RobustDomain": RobustDomain, "tensor": torch.tensor, "torch": torch}
+        again = eval(repr(domain), names)
+        for other in (again, domain.to(torch.float32)):
+            assert other.tolerances == domain.tolerances
+            assert torch.equal(other.evaluations.bounds.double(), BOUNDS.double())
+        assert domain.to(torch.float32).theta.bounds.dtype == torch.float32
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"tolerances": {0: -0.1}}, r"`tolerances\[0\]` to be a positive radius"),
+            ({"tolerances": {0: (0.1, -0.1)}}, "a lower and then an upper deviation"),
+            ({"tolerances": {0: "5%"}}, r"to be a radius, or .* got '5%'"),
+            ({"tolerances": {0: (0.1, 0.2, 0.3)}}, "to be a radius, or a lower and"),
+            ({"tolerances": {0: float("nan")}}, "to be a radius, or .* got nan"),
+            ({"tolerances": {0: 1e3}}, "to be narrower than the bounds of its column"),
+            ({"tolerances": {7: 0.1}}, "of columns from 0 to 2, got 7"),
+            ({"tolerances": [0.1]}, "`tolerances` to be a Mapping, got list"),
+            (
+                {"uncontrollable": [0], "tolerances": {0: 0.1}},
+                r"of controllable columns only, got one of the .* \[0\]",
+            ),
+            (
+                {"tolerances": {0: 0.1}, "evaluation_bounds": 2.0 * BOUNDS - 1e3},
+                "`evaluation_bounds` within the bounds, widened by the tolerances",
+            ),
+        ],
+    )
+    def test_bad_input(self, options, message):
+        with pytest.raises(InputDataError, match=message):
+            RobustDomain(BOUNDS, **options)
+
+    def test_shape_of_the_box_of_evaluations(self):
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"of shape \(2, 3\), got shape \(2, 2\)"
+        ):
+            RobustDomain(BOUNDS, [1], evaluation_bounds=BOUNDS[:, :2])
+
+    def test_parts_cannot_be_changed(self):
+        with pytest.raises(AttributeError, match="A DomainPart cannot be changed"):
+            self.domain.x.bounds = BOUNDS
+
+
 class TestKinds:
     def test_four_kinds(self):
         for x_choices in (None, X_CHOICES):

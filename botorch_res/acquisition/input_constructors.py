@@ -190,13 +190,17 @@ def _assemble_domain(
             )
         choices = {
             "x_choices": _product(parts.x.columns, discrete_choices),
-            "theta_choices": _product(parts.theta.columns, discrete_choices),
+            # Where there is a tolerance, the discrete values are settings.
+            "theta_choices": _product(
+                parts.theta.columns,
+                {i: v for i, v in discrete_choices.items() if i not in indices},
+            ),
         }
-    tensors = {
+    options |= {
         name: None if rows is None else torch.tensor(rows, dtype=torch.double)
         for name, rows in choices.items()
     }
-    return RobustDomain(**options, **tensors)
+    return RobustDomain(**options)
 
 
 def _column_indices(
