@@ -102,8 +102,10 @@ def check_type(name: str, value: Any, kind: type) -> None:
         kind: The class.
     """
     if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
         raise InputDataError(
-            f"Expected `{name}` to be a {kind.__name__}, got {type(value).__name__}."
+            f"Expected `{name}` to be {article} {kind.__name__}, got "
+            f"{type(value).__name__}."
         )
 
 

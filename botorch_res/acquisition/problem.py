@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from botorch.acquisition.objective import (
     PosteriorTransform,
     ScalarizedPosteriorTransform,
@@ -14,9 +15,11 @@ from botorch.exceptions.errors import (
     UnsupportedError,
 )
 
-from botorch_res.checks import check_type
+from botorch_res.checks import check_finite, check_like, check_type
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
+from botorch_res.optim import RobustOptimum
+from botorch_res.sampling import BatchFunction
 
 
 def is_negating(posterior_transform: PosteriorTransform | None) -> bool:
@@ -65,3 +68,55 @@ def match_domain(domain: RobustDomain, view: ExactGPView) -> RobustDomain:
     if (bounds.dtype, bounds.device) == (inputs.dtype, inputs.device):
         return domain
     return domain.to(dtype=inputs.dtype, device=inputs.device)
+
+
+def check_samples(samples: Any, domain: RobustDomain, view: ExactGPView) -> None:
+    """Raise unless functions can stand for samples of a model.
+
+    Args:
+        samples: The functions.
+        domain: Their domain.
+        view: The model.
+    """
+    check_type("samples", samples, BatchFunction)
+    shape, members = samples.sample_shape, view.batch_shape
+    if len(shape) != 1 + len(members) or shape[1:] != members or shape[0] < 1:
+        raise BotorchTensorDimensionError(
+            "Expected `samples` of shape C x batch_shape with the model's "
+            f"batch_shape {tuple(members)}, got {tuple(shape)}."
+        )
+    with torch.no_grad():
+        values = samples(domain.bounds)
+    if values.shape != (*shape, 2):
+        raise BotorchTensorDimensionError(
+            f"Expected `samples` to map two points to values of shape "
+            f"{(*shape, 2)}, got shape {tuple(values.shape)}."
+        )
+
+
+def check_optima(optima: Any, domain: RobustDomain, shape: torch.Size) -> None:
+    """Raise unless robust optima can be those of samples.
+
+    Args:
+        optima: The optima.
+        domain: The domain of the samples.
+        shape: The ``sample_shape`` of the samples.
+    """
+    check_type("optima", optima, RobustOptimum)
+    sizes = ((domain.x.dim,), (domain.theta.dim,), ())
+    for name, part, size in zip(optima._fields, optima, sizes, strict=True):
+        check_type(f"optima.{name}", part, torch.Tensor)
+        if part.shape != (*shape, *size):
+            raise BotorchTensorDimensionError(
+                f"Expected `optima.{name}` of shape {(*shape, *size)}, one for each of "
+                f"the `samples`, got {tuple(part.shape)}."
+            )
+        check_like(f"optima.{name}", part, domain.bounds)
+        check_finite(**{f"optima.{name}": part})
+    for space, values in ((domain.x, optima.x), (domain.theta, optima.theta)):
+        outside = ~space.contains(values)
+        if outside.any():
+            raise InputDataError(
+                f"Expected `optima.{space.name}` in the domain, got "
+                f"{values[outside][0].tolist()}."
+            )

@@ -51,6 +51,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -58,6 +59,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import (
     BotorchTensorDimensionError,
+    InputDataError,
     UnsupportedError,
 )
 from botorch.models.model import Model
@@ -68,14 +70,20 @@ from botorch.utils.transforms import (
 )
 from torch import Tensor
 
-from botorch_res.acquisition.problem import is_negating, match_domain
+from botorch_res.acquisition.problem import (
+    check_optima,
+    check_samples,
+    is_negating,
+    match_domain,
+)
 from botorch_res.acquisition.targets import LocalWorstCases, Target, find_target
 from botorch_res.acquisition.truncation import tie_weights
-from botorch_res.checks import check_finite, check_number, check_points
+from botorch_res.checks import check_finite, check_number, check_points, check_type
 from botorch_res.domain import RobustDomain
 from botorch_res.inference import expectation_propagation
 from botorch_res.models import ExactGPView, StagedGP
 from botorch_res.optim import RobustOptimum, WorstCaseSolver, robust_optimum
+from botorch_res.optim.worst_cases.solver import LEAST_EFFORT
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
 
 # Against a tolerance of 1e-6, this changes the acquisition function by less than 1e-4
@@ -185,12 +193,22 @@ class qRobustEntropySearch(AcquisitionFunction):
         """
         super().__init__(model=model)
         self.target = find_target(target)
+        check_type("maximize", maximize, bool)
         check_number("max_elements", max_elements, 1)
+        check_number("effort", effort, LEAST_EFFORT)
         negate = maximize != is_negating(posterior_transform)
         self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
         self.domain = match_domain(domain, self.view)
-        if samples is None:
+        self._check_pending(X_pending)
+        if samples is not None:
+            check_samples(samples, self.domain, self.view)
+            samples = deepcopy(samples)  # which ``to`` and ``float`` change in place
+        elif optima is not None:
+            raise InputDataError(
+                "Expected `optima` together with their `samples` only."
+            )
+        else:
             samples = draw_fourier_samples(
                 self.view,
                 num_samples,
@@ -199,20 +217,10 @@ class qRobustEntropySearch(AcquisitionFunction):
                 seed=seed,
                 domain=self.domain,
             )
-        elif samples.sample_shape[1:] != self.view.batch_shape:
-            raise BotorchTensorDimensionError(
-                "Expected `samples` of shape C x batch_shape with the model's "
-                f"batch_shape {tuple(self.view.batch_shape)}, got "
-                f"{tuple(samples.sample_shape)}."
-            )
         self.samples = samples
-        self.effort = effort
+        if optima is not None:
+            check_optima(optima, self.domain, samples.sample_shape)
         self.solver = WorstCaseSolver(self.samples, self.domain, effort)
-        if optima is not None and optima.value.shape != self.samples.sample_shape:
-            raise BotorchTensorDimensionError(
-                "Expected `optima` with a value for each of the `samples`, shape "
-                f"{tuple(self.samples.sample_shape)}, got {tuple(optima.value.shape)}."
-            )
         if optima is None:
             # With this many steps the order of the columns does not change the optima.
             num_steps = 2 if self.domain.dim == 2 else 6
@@ -242,12 +250,16 @@ class qRobustEntropySearch(AcquisitionFunction):
             X_pending: ``m x d`` points that have been submitted for evaluation, or
                 ``None``.
         """
-        if X_pending is not None:
-            check_points("X_pending", X_pending, self.domain.dim, "m")
-            check_finite(X_pending=X_pending)
+        self._check_pending(X_pending)
         super().set_X_pending(X_pending)
         with torch.no_grad():
             self._condition()
+
+    def _check_pending(self, X_pending: Tensor | None) -> None:
+        """Raise an error unless pending points are points of the model's dimension."""
+        if X_pending is not None:
+            check_points("X_pending", X_pending, self.domain.dim, "m")
+            check_finite(X_pending=X_pending)
 
     @t_batch_mode_transform()
     @average_over_ensemble_models  # type: ignore[arg-type]
@@ -416,7 +428,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         dtype = self.domain.bounds.dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.domain = match_domain(self.domain, self.view)
-        self.solver = WorstCaseSolver(self.samples, self.domain, self.effort)
+        self.solver = WorstCaseSolver(self.samples, self.domain, self.solver.effort)
         if self.X_pending is not None:
             self.X_pending = self.X_pending.to(self.view.original_inputs)
         if self.domain.bounds.dtype != dtype:

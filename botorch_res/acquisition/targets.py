@@ -210,6 +210,7 @@ def find_target(target: str | Target) -> Target:
         return target
     if target not in list(TARGETS):
         raise InputDataError(
-            f"Expected a `target` among {', '.join(TARGETS)}, got {target!r}."
+            f"Expected a `target` among {', '.join(TARGETS)}, or a Target object, got "
+            f"{target!r}."
         )
     return TARGETS[target]

@@ -26,7 +26,7 @@ from botorch_res.inference.iteration import iterate
 from botorch_res.inference.sweep import (
     StandardProblem,
     identity_like,
-    posterior_moments,
+    moments_with_sites,
     transfer_precision,
 )
 
@@ -147,7 +147,7 @@ def expectation_propagation(
     sites, num_sweeps, distance = iterate(problem, max_sweeps, tolerance)
     converged = distance <= tolerance
     _warn_unless_converged(converged, distance, max_sweeps, tolerance)
-    standard_mean, standard_covariance = posterior_moments(problem, sites)
+    standard_mean, standard_covariance = moments_with_sites(problem, sites)
     posterior = scale.unsqueeze(-1) * standard_covariance * scale.unsqueeze(-2)
     repair = _rounding_repair(problem, posterior, scale)
     precision = sites.precision / scale.square()

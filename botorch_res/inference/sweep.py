@@ -211,7 +211,7 @@ def mismatch(posterior: Marginals, sites: Sites, mean: Tensor) -> Tensor:
     return torch.maximum(in_mean, in_variance).amax(dim=-1, keepdim=True)
 
 
-def posterior_moments(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tensor]:
+def moments_with_sites(problem: StandardProblem, sites: Sites) -> tuple[Tensor, Tensor]:
     """Compute the mean and the full covariance of the posterior.
 
     Args:

@@ -21,8 +21,9 @@ and ``p_0 = 1``, ``p_1 = 1 + r``, ``p_2 = 1 + r + r^2 / 3``. The derivative with
 to ``r^2`` is that of the next rougher kernel: ``-1/6`` of it for ``m = 2``, ``-1/2`` of
 it for ``m = 1``, and ``-1/(2 r)`` of itself for ``m = 0``.
 
-The sums of ``nu = 5/2`` are taken in the order that each caller had from the start.
-With another order, gradients differ by up to 3e-7 and some searches end elsewhere.
+Each function takes the sum of ``nu = 5/2`` in an order of its own. They differ by
+rounding, and searches for worst cases magnify that: one common order changes gradients
+by up to 3e-7.
 """
 
 from __future__ import annotations

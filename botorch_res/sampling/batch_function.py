@@ -286,4 +286,9 @@ def as_batch_function(
     """
     if isinstance(function, BatchFunction):
         return function
+    if not callable(function):
+        raise InputDataError(
+            "Expected `function` to be a BatchFunction or a callable, got "
+            f"{type(function).__name__}."
+        )
     return CallableFunction(function, domain)

@@ -9,7 +9,8 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.acquisition import qRobustEntropySearch
-from botorch_res.checks import at_least
+from botorch_res.acquisition.targets import find_target
+from botorch_res.checks import at_least, check_number
 from botorch_res.optim import optimize_replicates, optimize_robust_acqf
 from botorch_res.strategies.base import ModelStrategy, register_strategy
 
@@ -30,6 +31,11 @@ class RobustEntropySearchStrategy(ModelStrategy):
     target: str = "optimum"
     num_restarts: int = at_least(1, 8)
     raw_samples: int = at_least(1, 256)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        find_target(self.target)
+        check_number("raw_samples", self.raw_samples, self.num_restarts)
 
     def _propose(
         self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int

@@ -1070,15 +1070,6 @@ class TestHandedIn:
             model, domain, target=target, samples=drawn.samples, optima=optima
         )
         assert torch.equal(known(z), drawn(z))
-        with pytest.raises(
-            BotorchTensorDimensionError, match=r"shape \(4,\), got \(3,\)"
-        ):
-            qRobustEntropySearch(
-                model,
-                domain,
-                samples=drawn.samples,
-                optima=optima._replace(value=optima.value[:3]),
-            )
         # What is handed in is used: a lower optimum leaves other information.
         lower = optima._replace(value=optima.value - 1.0)
         other = qRobustEntropySearch(
@@ -1086,6 +1077,65 @@ class TestHandedIn:
         )
         assert not torch.allclose(other(z), drawn(z), atol=1e-3)
         assert torch.equal(other.robust_optimal_values, lower.value)
+
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            (tuple, InputDataError, "`optima` to be a RobustOptimum, got tuple"),
+            (
+                lambda o: o._replace(value=o.value[:3]),
+                BotorchTensorDimensionError,
+                r"`optima.value` of shape \(4,\), .* got \(3,\)",
+            ),
+            (
+                lambda o: o._replace(x=o.x[:1]),
+                BotorchTensorDimensionError,
+                r"`optima.x` of shape \(4, 1\), .* got \(1, 1\)",
+            ),
+            (
+                lambda o: o._replace(theta=o.theta.float()),
+                InputDataError,
+                "`optima.theta` of the dtype",
+            ),
+            (
+                lambda o: o._replace(value=o.value * math.nan),
+                InputDataError,
+                "`optima.value` to be finite",
+            ),
+            (
+                lambda o: o._replace(x=o.x + 5.0),
+                InputDataError,
+                r"`optima.x` in the domain, got \[",
+            ),
+        ],
+    )
+    def test_wrong_optima(self, change, error, message):
+        model, domain = make_model(t=3, seed=3), make_domain()
+        samples = draw_fourier_samples(model, 4, seed=2)
+        optima = robust_optimum(samples, domain)
+        with pytest.raises(error, match=message):
+            qRobustEntropySearch(model, domain, samples=samples, optima=change(optima))
+
+    def test_wrong_samples(self):
+        model, domain = make_model(t=3, seed=3), make_domain()
+        samples = draw_fourier_samples(model, 4, seed=2)
+        with pytest.raises(InputDataError, match="`samples` to be a BatchFunction"):
+            qRobustEntropySearch(model, domain, samples=samples.forward)
+        with pytest.raises(InputDataError, match="together with their `samples`"):
+            qRobustEntropySearch(model, domain, optima=robust_optimum(samples, domain))
+        samples.sample_shape = torch.Size([3])
+        with pytest.raises(
+            BotorchTensorDimensionError, match=r"two points to values of shape \(3, 2\)"
+        ):
+            qRobustEntropySearch(model, domain, samples=samples)
+
+    def test_samples_stay_as_they_are(self):
+        drawn = qRobustEntropySearch(make_model(t=3, seed=3), make_domain(), seed=2)
+        other = qRobustEntropySearch(
+            make_model(t=3, seed=3), make_domain(), samples=drawn.samples
+        )
+        drawn.float()
+        assert other(random_points(2, seed=1)).dtype == torch.double
 
     def test_wrong_shape(self):
         X = torch.stack([random_points(4, seed=s).squeeze(-2) for s in range(3)])

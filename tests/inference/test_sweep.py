@@ -10,7 +10,7 @@ from botorch_res.inference.sweep import (
     StandardProblem,
     marginals,
     mismatch,
-    posterior_moments,
+    moments_with_sites,
     project,
     transfer_precision,
 )
@@ -71,6 +71,6 @@ def test_sweep_stays_on_its_device() -> None:
             problem, posterior.cavity_mean, posterior.cavity_precision
         )
         distance = mismatch(posterior, target, mean)
-        moments = posterior_moments(problem, target)
+        moments = moments_with_sites(problem, target)
         for value in (*posterior, *target, distance, *moments):
             assert value.device.type == "cuda"

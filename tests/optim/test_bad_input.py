@@ -39,13 +39,18 @@ def test_initial_x():
         robust_optimum(function, DOMAIN, initial_x=[[0.5]])
     with pytest.raises(InputDataError, match=r"`initial_x` in the domain, got \[\[5"):
         robust_optimum(function, DOMAIN, initial_x=torch.tensor([[5.0]]).double())
-    with pytest.raises(BotorchTensorDimensionError, match=r"`x` of shape .*\(1, 2\)"):
+    with pytest.raises(BotorchTensorDimensionError, match=r"`initial_x` of .*\(1, 2\)"):
         robust_optimum(function, DOMAIN, initial_x=BOUNDS[:1])
     x, _, value = robust_optimum(
         function, DOMAIN, initial_x=torch.tensor([[0.5]]).double()
     )
     assert float(x) == pytest.approx(0.5)
     assert float(value) == pytest.approx(0.25)
+
+
+def test_no_function():
+    with pytest.raises(InputDataError, match="BatchFunction or a callable, got NoneT"):
+        robust_optimum(None, DOMAIN)
 
 
 @pytest.mark.parametrize("bad", [1.5, math.nan, math.inf])

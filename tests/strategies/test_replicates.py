@@ -314,11 +314,11 @@ def test_search_refuses_bad_arguments_and_values():
     with pytest.raises(InputDataError, match=r"None or a whole number .* got 0\.5"):
         optimize_replicates(batch, domain, [1, 0.5, 2])
     with pytest.raises(
-        BotorchTensorDimensionError, match=r"one of shape \(1, 2, 1, 2\)"
+        BotorchTensorDimensionError, match=r"a point of shape \(1, 2, 1, 2\)"
     ):
         optimize_replicates(batch, domain, [1, 2])
     with pytest.raises(
-        BotorchTensorDimensionError, match=r"one of shape \(1, 3, 1, 3\)"
+        BotorchTensorDimensionError, match=r"a point of shape \(1, 3, 1, 3\)"
     ):
         optimize_replicates(batch, unit_domain(2, 1), SEEDS)
     batch.forward = lambda X: torch.full(X.shape[:2], torch.nan, **DOUBLE)

@@ -16,6 +16,7 @@ from botorch.exceptions.errors import (
     InputDataError,
     UnsupportedError,
 )
+from botorch.optim.initializers import is_nonnegative
 from torch import Tensor
 
 from botorch_res.checks import check_number, check_seed, check_type, try_out
@@ -162,14 +163,20 @@ def _make_search(
         return values.view(points.shape[:-1])
 
     def make_starts() -> Tensor:
-        if is_batch:
-            optima = getattr(acq_function, "robust_optimizers", None)
-            optima = None if optima is None else optima.movedim(0, 1)
-        else:
+        optima: Tensor | None = getattr(acq_function, "robust_optimizers", None)
+        if optima is not None and not is_batch:
             optima = sampled_optima(acq_function)
-            optima = None if optima is None else optima.unsqueeze(0)
+        if optima is not None:  # of a model without a batch for all members
+            optima = optima.movedim(0, -2).expand(len(seeds), -1, -1)
         return select_starts(
-            function, domain, optima, seeds, num_restarts, raw_samples, rows
+            function,
+            domain,
+            optima,
+            seeds,
+            num_restarts,
+            raw_samples,
+            rows,
+            is_nonnegative(acq_function),
         )
 
     def find() -> tuple[Tensor, Tensor]:

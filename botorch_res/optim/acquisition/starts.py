@@ -8,7 +8,11 @@ from typing import Any
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import InputDataError
-from botorch.optim.initializers import gen_batch_initial_conditions, initialize_q_batch
+from botorch.optim.initializers import (
+    gen_batch_initial_conditions,
+    initialize_q_batch,
+    initialize_q_batch_nonneg,
+)
 from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
@@ -20,6 +24,8 @@ from botorch_res.seeding import seeded
 # Points near the sampled robust optima have these standard deviations, in widths of the
 # box. A safe choice: the maximum may lie at any of these distances.
 PERTURBATIONS = (1e-3, 1e-2, 1e-1)
+# As often does BoTorch draw, where a function is flat at all points.
+NUM_DRAWS = 4
 
 
 def gen_robust_initial_conditions(
@@ -104,6 +110,7 @@ def select_starts(
     num_restarts: int,
     raw_samples: int,
     rows: int,
+    is_nonnegative: bool,
 ) -> Tensor:
     """Select every member's starting points as BoTorch does for one function.
 
@@ -113,23 +120,34 @@ def select_starts(
         optima: ``S x C x d`` sampled optima, if there are any.
         seeds: ``S`` seeds.
         num_restarts: The number of starting points.
-        raw_samples: The number of points from which these are selected.
+        raw_samples: The number of points from which these are selected. Where all of
+            them have the same value, there are up to three more draws of more points.
         rows: The largest number of points of each member to evaluate at once.
+        is_nonnegative: Whether the function is never negative, and zero where there is
+            nothing to gain.
 
     Returns:
         ``num_restarts x S x d`` starting points.
     """
-    # Random generators have no batches. Here and in the selection, each member draws
-    # its own random numbers; all other arithmetic is batched.
-    raw = torch.stack([domain.sample(raw_samples, seed) for seed in seeds])
-    raw = add_optima(raw, optima, domain)
-    values = evaluate(function, raw.movedim(0, 1), rows)
-    selected = []
-    for points, own, seed in zip(raw, values.mT, seeds, strict=True):
-        with seeded(seed):
-            starts, _ = initialize_q_batch(points.unsqueeze(-2), own, num_restarts)
-        selected.append(starts.squeeze(-2))
-    return torch.stack(selected, dim=1)
+    choose = initialize_q_batch_nonneg if is_nonnegative else initialize_q_batch
+    selected: dict[int, Tensor] = {}
+    for draw in range(NUM_DRAWS):
+        # Random generators have no batches. Here and in the selection, each member
+        # draws its own random numbers; all other arithmetic is batched.
+        own_seeds = [None if seed is None else seed + draw for seed in seeds]
+        n = (draw + 1) * raw_samples
+        raw = torch.stack([domain.sample(n, seed) for seed in own_seeds])
+        raw = add_optima(raw, optima, domain)
+        values = evaluate(function, raw.movedim(0, 1), rows)
+        is_flat = (values.amax(dim=0) == values.amin(dim=0)).tolist()
+        for i, points in enumerate(raw):
+            if i not in selected and (draw + 1 == NUM_DRAWS or not is_flat[i]):
+                with seeded(seeds[i]):
+                    starts, _ = choose(points.unsqueeze(-2), values[:, i], num_restarts)
+                selected[i] = starts.squeeze(-2)
+        if len(selected) == len(seeds):
+            break
+    return torch.stack([selected[i] for i in range(len(seeds))], dim=1)
 
 
 def sampled_optima(acq_function: AcquisitionFunction) -> Tensor | None:

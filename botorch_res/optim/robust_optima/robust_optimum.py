@@ -28,7 +28,7 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
-from botorch_res.checks import check_number, check_type
+from botorch_res.checks import check_number, check_points, check_type
 from botorch_res.domain import RobustDomain
 from botorch_res.optim.robust_optima.minimax import minimize_maximum
 from botorch_res.optim.tuples import join, select, where
@@ -127,13 +127,13 @@ def robust_optimum(
     else:
         raise InputDataError(
             "Expected no `domain` and no `effort` beside a WorstCaseSolver, which has "
-            f"its own, got {domain!r} and {effort!r}."
+            "its own: leave them out."
         )
     domain = solver.domain
     check_number("num_starts", 1 if num_starts is None else num_starts, 1)
     check_number("num_steps", num_steps, 1)
     if initial_x is not None:
-        check_type("initial_x", initial_x, Tensor)
+        check_points("initial_x", initial_x, domain.x.dim, "m")
         if not bool(domain.x.contains(initial_x).all()):
             raise InputDataError(
                 f"Expected `initial_x` in the domain, got {initial_x.tolist()}."
