@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from botorch_res.checks import check_points
 from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models.radial import radial_value, squared_distance
 from botorch_res.sampling import memory
@@ -75,6 +76,7 @@ class ThetaTable:
             slope: ``batch_shape x 1 x d`` derivative of each scaled column by the
                 user's column.
         """
+        check_points("theta", thetas, domain.theta.dim, "M")
         self.expansion = expansion
         self.domain = domain
         self.separable = math.isinf(expansion.smoothness) and not domain.tolerances
