@@ -118,9 +118,9 @@ def on_the_kink(problem: RobustTestProblem, x: Tensor, thetas: Tensor) -> Tensor
         values = problem(problem.domain.join(at, thetas))
         first, second = torch.autograd.grad(values.sum(), at)[0]
         slope = point[2] * first + (1 - point[2]) * second
-        return [float(values[0] - values[1]), *slope.tolist()]
+        return [float((values[0] - values[1]).detach()), *slope.tolist()]
 
-    return x.new_tensor(fsolve(conditions, [*x.tolist(), 0.5], xtol=1e-14)[:2])
+    return x.new_tensor(fsolve(conditions, [*x.tolist(), 0.5], xtol=1e-13)[:2])
 
 
 def main() -> None:

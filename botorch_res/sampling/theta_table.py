@@ -197,7 +197,7 @@ class ThetaTable:
         kernel = radial_value(squared_distance(u, centers, smoothness), smoothness)
         if shared and self.weighted is not None:
             weighted = (weights * tilt.factors).flatten(-3, -2)
-            values: Tensor = kernel.squeeze(-3) @ weighted.mT
+            values = kernel.squeeze(-3) @ weighted.mT
             shape = (self.expansion.num_samples, -1)
             values = values.unflatten(-1, shape).transpose(-2, -3)
         else:
@@ -206,8 +206,8 @@ class ThetaTable:
             values = values.unflatten(-2, weighted.shape[-3:-1])
         places = [part.columns.index(column) for column in self.domain.tolerances]
         exponent = (tilt.middle - u[..., places]) @ tilt.deviation.mT
-        values = values * exponent.exp()
-        return values
+        product: Tensor = values * exponent.exp()
+        return product
 
     def _kernel(self, u: Tensor, shared: bool) -> Tensor:
         """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""
