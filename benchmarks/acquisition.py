@@ -21,6 +21,7 @@ import functools
 import multiprocessing
 import pstats
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from botorch.acquisition.utils import get_optimal_samples
 from botorch.models import SingleTaskGP
 from botorch.models.transforms.input import AppendFeatures
 from botorch.optim import optimize_acqf, optimize_acqf_mixed
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
@@ -63,13 +64,18 @@ def make_domain(name: str) -> RobustDomain:
     """The domains of the benchmark, in the unit cube.
 
     Args:
-        name: ``box``, ``thetas``, ``4-D`` or ``grid``.
+        name: ``box``, ``thetas``, ``4-D``, ``grid``, ``1 tolerance`` or
+            ``2 tolerances``.
 
     Returns:
         The domain.
     """
-    dim = {"box": 2, "thetas": 2, "4-D": 4, "grid": 3}[name]
+    tolerances = {"1 tolerance": {0: 0.1}, "2 tolerances": {0: 0.1, 1: 0.1}}
+    dims = {name: len(columns) for name, columns in tolerances.items()}
+    dim = ({"box": 2, "thetas": 2, "4-D": 4, "grid": 3} | dims)[name]
     bounds = torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, dim)
+    if name in tolerances:
+        return RobustDomain(bounds, tolerances=tolerances[name])
     line = torch.linspace(0.0, 1.0, 50, **DOUBLE)
     if name == "box":
         return RobustDomain(bounds, [1])
@@ -87,13 +93,16 @@ def make_domain(name: str) -> RobustDomain:
     )
 
 
-def make_model(domain: RobustDomain, t: int, transform=None) -> SingleTaskGP:
+def make_model(
+    domain: RobustDomain, t: int, transform=None, kernel_type: type[Kernel] = RBFKernel
+) -> SingleTaskGP:
     """A model of a smooth function, with fixed hyperparameters.
 
     Args:
         domain: The domain.
         t: The number of observations.
         transform: An input transform.
+        kernel_type: The class of the kernel.
 
     Returns:
         The model.
@@ -101,7 +110,7 @@ def make_model(domain: RobustDomain, t: int, transform=None) -> SingleTaskGP:
     X = domain.sample(t, seed=0)
     Y = (5.0 * X).sin().sum(-1, keepdim=True) + (7.0 * X.prod(-1, keepdim=True)).cos()
     Y = (Y - Y.mean()) / Y.std()
-    kernel = RBFKernel(ard_num_dims=domain.dim)
+    kernel = kernel_type(ard_num_dims=domain.dim)
     kernel.lengthscale = 0.15 * domain.dim
     return SingleTaskGP(
         X,
@@ -113,16 +122,20 @@ def make_model(domain: RobustDomain, t: int, transform=None) -> SingleTaskGP:
     ).eval()
 
 
-def robust_entropy_search(domain: RobustDomain, t: int, samples: int) -> None:
+def robust_entropy_search(
+    domain: RobustDomain, t: int, samples: int, kernel_type: type[Kernel] = RBFKernel
+) -> None:
     """One step of Robust Entropy Search.
 
     Args:
         domain: The domain.
         t: The number of observations.
         samples: The number of function samples.
+        kernel_type: The class of the model's kernel.
     """
+    model = make_model(domain, t, kernel_type=kernel_type)
     acqf = qRobustEntropySearch(
-        make_model(domain, t), domain, num_samples=samples, maximize=False, seed=0
+        model, domain, num_samples=samples, maximize=False, seed=0
     )
     optimize_robust_acqf(acqf, domain, seed=0, **RESTARTS)
 
@@ -236,6 +249,54 @@ def tabulate_steps(settings: list[tuple[str, int, int]], repeats: int) -> Table:
         for key in settings
     }
     return Table("Medians of CPU time.", ["domain", "t", "C"], heads, rows)
+
+
+# Matern's default smoothness is 5/2.
+KERNELS = {"squared exponential": RBFKernel, "Matern 5/2": MaternKernel}
+
+
+def measure_tolerances(kernel: str, t: int, samples: int, repeats: int) -> list[str]:
+    """A row of the table of tolerances.
+
+    Args:
+        kernel: A key of ``KERNELS``.
+        t: The number of observations.
+        samples: The number of function samples.
+        repeats: How often each step is timed.
+
+    Returns:
+        The seconds of a step with 1+1 columns, and the ratios of others to them.
+    """
+    runs = [
+        partial(robust_entropy_search, make_domain(name), t, samples, KERNELS[kernel])
+        for name in ("box", "1 tolerance", "2 tolerances", "4-D")
+    ]
+    base, *others = alternate(*runs, repeats=repeats)
+    return [f"{base:.2f}", *(f"{other / base:.2f}" for other in others)]
+
+
+def tabulate_tolerances(ts: Sequence[int], repeats: int) -> Table:
+    """The table of tolerances.
+
+    Args:
+        ts: The numbers of observations.
+        repeats: How often each step is timed.
+
+    Returns:
+        The table.
+    """
+    intro = (
+        "Medians of CPU time with 1 and 2 columns with a tolerance of 0.1, and ratios "
+        "to 1+1 columns. 2+2 columns have as many settings and deviations as 2 columns "
+        "with a tolerance."
+    )
+    heads = ["1+1, s", "1 tolerance / 1+1", "2 tolerances / 1+1", "2+2 / 1+1"]
+    rows = {
+        (kernel, t, 16): partial(measure_tolerances, kernel, t, 16, repeats)
+        for kernel in KERNELS
+        for t in ts
+    }
+    return Table(intro, ["kernel", "t", "C"], heads, rows)
 
 
 def tabulate_growth(repeats: int) -> Table:
@@ -471,6 +532,9 @@ def main() -> None:
     run_sections(
         {
             "steps": lambda: tabulate_steps(settings, repeats=1 if quick else 3),
+            "tolerances": lambda: tabulate_tolerances(
+                (30,) if quick else (10, 30, 100), repeats=1 if quick else 3
+            ),
             "growth": lambda: tabulate_growth(repeats=1 if quick else 5),
             "operations": tabulate_operations,
             "memory": tabulate_memory,

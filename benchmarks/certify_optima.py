@@ -11,7 +11,7 @@ values in another way.
 from __future__ import annotations
 
 import torch
-from scipy.optimize import brentq
+from scipy.optimize import brentq, fsolve
 from torch import Tensor
 
 from botorch_res.test_functions import (
@@ -99,6 +99,30 @@ def polished(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> Tensor:
     return x.new_tensor([brentq(slope, float(x) - 1e-4, float(x) + 1e-4, xtol=1e-13)])
 
 
+def on_the_kink(problem: RobustTestProblem, x: Tensor, thetas: Tensor) -> Tensor:
+    """Solve for the best tie of two worst cases of two variables.
+
+    Along a kink the search by shrinking grids stalls before the minimum.
+
+    Args:
+        problem: The problem.
+        x: The approximate minimum, of shape 2.
+        thetas: The two active worst cases.
+
+    Returns:
+        The point where they tie and a mean of their gradients is zero.
+    """
+
+    def conditions(point: list[float]) -> list[float]:
+        at = x.new_tensor(point[:2]).expand(2, 2).clone().requires_grad_()
+        values = problem(problem.domain.join(at, thetas))
+        first, second = torch.autograd.grad(values.sum(), at)[0]
+        slope = point[2] * first + (1 - point[2]) * second
+        return [float((values[0] - values[1]).detach()), *slope.tolist()]
+
+    return x.new_tensor(fsolve(conditions, [*x.tolist(), 0.5], xtol=1e-13)[:2])
+
+
 def main() -> None:
     """Print the optima of all problems that store one."""
     for problem in (
@@ -124,6 +148,9 @@ def main() -> None:
         is_listed = problem.theta_choices is not None
         if len(active) == 1 and is_listed and problem.domain.x.dim == 1:
             x = polished(problem, x, thetas[active[0]])
+            value = problem.worst_case_value(x)
+        if len(active) == 2 and problem.domain.x.dim == 2:
+            x = on_the_kink(problem, x, thetas[active])
             value = problem.worst_case_value(x)
         setting, theta = x.tolist(), thetas[by_theta.argmax()].tolist()
         print(f"{type(problem).__name__}\n    setting = {setting}, theta = {theta}")

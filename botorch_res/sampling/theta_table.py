@@ -8,23 +8,53 @@ the thetas, once and for all. Otherwise they multiply the factors of ``x``.
 
 Matern kernels do not factorise. Their part of the sum is evaluated pair by pair, from
 squared distances that are sums over the two parts. In a column with a tolerance, where
-``x`` and the deviation add up, no kernel factorises.
+``x`` and the deviation ``e`` add up, the squared exponential kernel factorises but for
+one term, which does not depend on the centre ``c``:
+
+    exp(-(x + e - c)^2 / 2) = exp(-(x - c)^2 / 2) exp(e c - e^2 / 2) exp(-e x).
+
+All coordinates are from the middle of the settings. If the exponents are too large even
+so, because a tolerance is many lengthscales wide, this kernel goes pair by pair, too.
+Otherwise the factors neither overflow nor underflow where they matter, and since all
+errors are relative to the terms of the sum, nothing is lost.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from botorch_res.checks import check_points
 from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models.radial import radial_value, squared_distance
 from botorch_res.sampling import memory
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion
+
+
+# The largest exponents of factors, as a share of the largest of the dtype: a product of
+# two of them, and of their inverses, is still a number.
+EXPONENT_SHARE = 0.4
+
+
+class Tilt(NamedTuple):
+    """The factors of the deviations for a squared exponential kernel.
+
+    Attributes:
+        middle: ``batch_shape x 1 x 1 x k`` scaled middle of the ``k`` columns with a
+            tolerance.
+        deviation: ``batch_shape x 1 x M x k`` scaled deviations in these columns.
+        factors: ``batch_shape x 1 x M x t`` factors, one for each centre, with those of
+            the other columns of theta.
+    """
+
+    middle: Tensor
+    deviation: Tensor
+    factors: Tensor
 
 
 class ThetaTable:
@@ -46,12 +76,14 @@ class ThetaTable:
             slope: ``batch_shape x 1 x d`` derivative of each scaled column by the
                 user's column.
         """
+        check_points("theta", thetas, domain.theta.dim, "M")
         self.expansion = expansion
         self.domain = domain
         self.separable = math.isinf(expansion.smoothness) and not domain.tolerances
         points = domain.theta.embed(thetas)
+        scaled = expansion.scaled(points)
         # A deviation is a difference of points, and scales as one.
-        u = torch.where(domain.has_tolerance, slope * points, expansion.scaled(points))
+        u = torch.where(domain.has_tolerance, slope * points, scaled)
         tolerances = domain.tolerances
         self.own = {
             part.name: part.index.new_tensor(
@@ -63,6 +95,7 @@ class ThetaTable:
         self.u = u
         self.factors = self._features(u, domain.theta)
         self.distance = self._distance(u, domain.theta)
+        self.tilt = self._make_tilt() if domain.tolerances else None
         self.weighted = None
         if self.factors.numel() * expansion.num_samples <= memory.MAX_ELEMENTS:
             self.weighted = self._weigh(self.factors).flatten(-3, -2)
@@ -91,7 +124,9 @@ class ThetaTable:
             weighted = self._weigh(features)
             values = weighted.flatten(-3, -2) @ self.factors.squeeze(-3).mT
             values = values.unflatten(-2, weighted.shape[-3:-1])
-        if not self.separable and self.expansion.centers.shape[-2]:
+        if self.tilt is not None:
+            values = values + self._tilted_kernel(u, shared)
+        elif not self.separable and self.expansion.centers.shape[-2]:
             values = values + self._kernel(u, shared)
         return values.movedim(-3, 0) + self.expansion.offset[..., None, None]
 
@@ -128,6 +163,51 @@ class ThetaTable:
         if self.separable:
             weighted.append(v * factors[..., 2 * waves :])
         return torch.cat(weighted, dim=-1)
+
+    def _make_tilt(self) -> Tilt | None:
+        """Factorise the kernel in the columns with a tolerance, if that is possible."""
+        expansion, domain = self.expansion, self.domain
+        if not math.isinf(expansion.smoothness):
+            return None
+        columns = list(domain.tolerances)
+        lower, upper = domain.bounds
+        middle = expansion.scaled(torch.lerp(lower, upper, 0.5).unsqueeze(-2))
+        middle = middle[..., columns].unsqueeze(-3)
+        # Theta's first columns are those with a tolerance, in the same order.
+        deviation = self.u[..., : len(columns)]
+        center = expansion.centers[..., columns].unsqueeze(-3) - middle
+        corner = expansion.scaled(torch.stack([lower, upper]))
+        corner = corner[..., columns].unsqueeze(-3) - middle
+        norm = deviation.square().sum(dim=-1, keepdim=True)
+        product = deviation @ center.mT
+        sizes = [norm, product, deviation.abs() @ corner.abs().mT]
+        largest = torch.stack([size.abs().amax() for size in sizes if size.numel()])
+        limit = EXPONENT_SHARE * math.log(torch.finfo(norm.dtype).max)
+        if not bool((largest <= limit).all()):
+            return None
+        factors = (product - 0.5 * norm - 0.5 * self.distance).exp()
+        return Tilt(middle, deviation, factors)
+
+    def _tilted_kernel(self, u: Tensor, shared: bool) -> Tensor:
+        """The squared exponential kernel's part, by a product and a factor of pairs."""
+        tilt, part = cast(Tilt, self.tilt), self.domain.x
+        weights = self.expansion.kernel_weights.movedim(0, -2).unsqueeze(-2)
+        centers = part.of(self.expansion.centers).unsqueeze(-3)
+        smoothness = self.expansion.smoothness
+        kernel = radial_value(squared_distance(u, centers, smoothness), smoothness)
+        if shared and self.weighted is not None:
+            weighted = (weights * tilt.factors).flatten(-3, -2)
+            values = kernel.squeeze(-3) @ weighted.mT
+            shape = (self.expansion.num_samples, -1)
+            values = values.unflatten(-1, shape).transpose(-2, -3)
+        else:
+            weighted = weights * kernel
+            values = weighted.flatten(-3, -2) @ tilt.factors.squeeze(-3).mT
+            values = values.unflatten(-2, weighted.shape[-3:-1])
+        places = [part.columns.index(column) for column in self.domain.tolerances]
+        exponent = (tilt.middle - u[..., places]) @ tilt.deviation.mT
+        product: Tensor = values * exponent.exp()
+        return product
 
     def _kernel(self, u: Tensor, shared: bool) -> Tensor:
         """The kernel's part of the sum, pair by pair, in chunks of bounded memory."""

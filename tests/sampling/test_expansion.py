@@ -101,6 +101,58 @@ def test_table_equals_values_at_all_pairs(monkeypatch, batch, t, smoothness):
         torch.testing.assert_close(table(shared[0]), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.double, torch.float])
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("t", [6, 0])
+@pytest.mark.parametrize("smoothness", SMOOTHNESS[:2])
+@pytest.mark.parametrize(
+    ("tolerances", "uncontrollable", "scale"),
+    [
+        ({1: 0.1}, [0], 0.3),
+        ({2: (-0.05, 0.2), 0: 0.3}, [], 0.3),
+        ({2: 0.3, 0: 0.3, 1: 0.3}, [], 0.1),
+        # So many lengthscales wide that exponentials would overflow.
+        ({2: 0.3, 0: 0.3}, [1], 0.02),
+    ],
+)
+def test_table_with_tolerances(
+    monkeypatch, tolerances, uncontrollable, scale, smoothness, t, batch, dtype
+):
+    # Centres in the domain, but far from the origin.
+    origin = torch.tensor([3.0, -5.0, 40.0], dtype=dtype)
+    generator = torch.Generator().manual_seed(0)
+    centers = torch.rand(*batch, t, 3, generator=generator, dtype=dtype) / scale
+    f = random_expansion(
+        batch,
+        smoothness,
+        t,
+        dtype,
+        centers=centers,
+        scale=torch.full((*batch, 1, 3), scale, dtype=dtype),
+        shift=(origin / scale).expand(*batch, 1, 3),
+    )
+    bounds = torch.stack([origin, origin + 1.0])
+    domain = RobustDomain(bounds, uncontrollable, tolerances=tolerances)
+    thetas = torch.cat([domain.theta.sample(7, seed=0), domain.theta.bounds])
+    x = torch.cat([domain.x.sample(5, seed=1), domain.x.bounds])
+    own = domain.x.sample(28 * max(1, *batch, 1), seed=2).view(4, *batch, 7, -1)
+    plain = BatchFunction.theta_table(f, thetas, domain)
+    # The rounding of a phase, which grows with the distance to the origin, is in both.
+    close = {"rtol": 0.0, "atol": 1e-10 if dtype == torch.double else 5e-4 / scale}
+    for limit in (2**24, 40):  # with and without room for weighted factors, and chunks
+        monkeypatch.setattr(memory, "MAX_ELEMENTS", limit)
+        table = f.theta_table(thetas, domain)
+        is_narrow = scale >= (0.1 if dtype == torch.double else 0.3)
+        if t and smoothness == 2.5:
+            assert table.tilt is None
+        elif t and scale != 0.1:
+            assert (table.tilt is not None) == is_narrow
+        torch.testing.assert_close(table(x), plain(x), **close)
+        torch.testing.assert_close(table(own), plain(own), **close)
+        expected = plain(own[:1].expand_as(own))
+        torch.testing.assert_close(table(own[:1]), expected, **close)
+
+
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_points_that_the_functions_of_a_model_have_in_common(batch):
     f = random_expansion(batch)

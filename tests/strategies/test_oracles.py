@@ -4,10 +4,18 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+from botorch.acquisition.risk_measures import WorstCase
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputPerturbation
 from botorch.posteriors.gpytorch import GPyTorchPosterior
+from botorch.sampling.normal import SobolQMCNormalSampler
 from gpytorch.distributions import MultivariateNormal
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import ZeroMean
 from linear_operator import to_linear_operator
 
+from botorch_res import RobustDomain
 from botorch_res.seeding import seeded
 from botorch_res.strategies import make_strategy
 from botorch_res.strategies.worst_case_improvement import Jitter, WorstCaseImprovement
@@ -73,6 +81,58 @@ def test_worst_case_improvement(seed, maximize):
     i = value.argmax()
     j = posterior.mean(PAIRS[i]).argmin()
     assert torch.equal(strategy.propose(X, Y, seed=5)[0], PAIRS[i, j])
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize("is_finite", [True, False])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_worst_case_improvement_with_tolerances(dim, is_finite, maximize):
+    """It is what BoTorch's ``InputPerturbation`` makes of the same model and seed."""
+    # All points are settings, so that both have the same baseline.
+    bounds = torch.tensor([[0.0], [1.0]], **DOUBLE).expand(2, dim)
+    limits = dict(list({0: 0.1, 1: (-0.05, 0.2)}.items())[:dim])
+    deviations = RobustDomain(bounds, tolerances=limits).theta.sample(6, seed=1)
+    choices = {"theta_choices": deviations} if is_finite else {}
+    domain = RobustDomain(bounds, tolerances=limits, **choices)
+    X = domain.x.sample(8, seed=2)
+    Y = (9.0 * X).sin().sum(dim=-1, keepdim=True)
+    sign = 1.0 if maximize else -1.0
+
+    def make_model(targets, transform=None):
+        kernel = RBFKernel(ard_num_dims=dim)
+        kernel.lengthscale = 0.3
+        return SingleTaskGP(
+            X,
+            targets,
+            torch.full_like(Y, 1e-4),
+            covar_module=kernel,
+            mean_module=ZeroMean(),
+            outcome_transform=None,
+            input_transform=transform,
+        ).eval()
+
+    ours = WorstCaseImprovement(
+        *(make_model(Y), domain, deviations, X),
+        maximize=maximize,
+        X_pending=None,
+        num_samples=64,
+        seed=5,
+    )
+    with seeded(5):
+        theirs = qLogNoisyExpectedImprovement(
+            make_model(sign * Y, InputPerturbation(deviations)),
+            X_baseline=X.unique(dim=0),
+            sampler=SobolQMCNormalSampler(torch.Size([64]), seed=5),
+            objective=WorstCase(len(deviations)),
+            posterior_transform=Jitter(),
+            prune_baseline=True,
+        )
+    x = domain.x.sample(32, seed=3).unsqueeze(-2)
+    with torch.no_grad():
+        values = ours(x), theirs(x)
+    assert values[0].std() > 0.1
+    # Roundings of the two covariances, by the condition number that jitter allows.
+    torch.testing.assert_close(*values, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("pending", [False, True])

@@ -275,18 +275,22 @@ class TestOptima:
 
         problem = kind()
         claim, box = problem.robust_optimal_value, problem.domain.x.bounds
-        assert proves_lower_bound(bound, box, claim - 1e-6)
+        assert proves_lower_bound(bound, box, claim - 1e-8)
         assert not proves_lower_bound(bound, box, claim + 1e-6, splits=16)
 
     def test_rosenbrock_by_hand(self):
         # Where the ends tie, x2 = x1^2 + 1/25 - (1 - x1) / (200 x1), and the worst case
-        # is (1 - x1)^2 + 1/25 + 100 (x2 - x1^2 - 1/25)^2 + 16 x1^2. Its two terms in
-        # 1 / x1 and x1 balance at a rational point.
-        x = torch.tensor([0.125, 0.020625], dtype=torch.double)
+        # is (1 - x1)^2 + 1/25 + ((1 - x1) / (20 x1))^2 + 16 x1^2.
+        first = brentq(
+            lambda x: -2 * (1 - x) + 32 * x - (1 - x) / (200 * x**3),
+            *(0.1, 0.15),
+            xtol=1e-15,
+        )
+        second = first**2 + 0.04 - (1 - first) / (200 * first)
         problem = ToleranceRosenbrock()
-        assert torch.equal(problem.robust_setting, x)
-        ends = x + torch.tensor([[-0.2, 0.0], [0.2, 0.0]], dtype=torch.double)
-        assert problem(ends).tolist() == pytest.approx([1.178125] * 2, rel=1e-13)
+        np.testing.assert_allclose(
+            problem.robust_setting, [first, second], rtol=0, atol=1e-12
+        )
 
     def test_gaussian_valleys(self):
         # No second derivative in any direction is larger in size than this.
@@ -303,7 +307,7 @@ class TestOptima:
 
         problem = GaussianValleys()
         claim, box = problem.robust_optimal_value, problem.domain.x.bounds
-        assert proves_lower_bound(bound, box, claim - 1e-6)
+        assert proves_lower_bound(bound, box, claim - 1e-8)
         assert not proves_lower_bound(bound, box, claim + 1e-6, splits=16)
 
 
