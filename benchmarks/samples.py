@@ -35,6 +35,7 @@ from botorch.sampling.pathwise import (
     draw_kernel_feature_paths,
     draw_matheron_paths,
 )
+from tests.optim.brute_force import maximum_over_theta, minimum_over_x
 from torch import Tensor
 
 from benchmarks.nested_search import NestedSearch
@@ -50,7 +51,6 @@ from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.sampling import Expansion, draw_fourier_samples
 from tests.operation_count import OperationCount
-from tests.optim.brute_force import maximum_over_theta, minimum_over_x
 
 TITLE = """# Function samples, their worst cases and their robust optima
 

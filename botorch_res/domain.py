@@ -216,7 +216,9 @@ class DomainPart(_Unchangeable):
                 f"shape {tuple(choices.shape)}."
             )
         lower, upper = bounds
-        outside = ~((choices >= lower) & (choices <= upper)).all(dim=-1)
+        slack = ROUNDING * (upper - lower)
+        inside = (choices >= lower - slack) & (choices <= upper + slack)
+        outside = ~inside.all(dim=-1)
         if outside.any():
             row = int(outside.nonzero()[0])
             raise InputDataError(

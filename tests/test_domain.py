@@ -224,6 +224,11 @@ class TestTolerances:
             assert other.tolerances == domain.tolerances
             assert torch.equal(other.evaluations.bounds.double(), BOUNDS.double())
         assert domain.to(torch.float32).theta.bounds.dtype == torch.float32
+        # A deviation at its limit stays within it, after rounding too.
+        shifts = torch.tensor([[-0.1], [0.1]], dtype=torch.double)
+        listed = RobustDomain(BOUNDS, theta_choices=shifts, tolerances={0: 0.1})
+        back = listed.to(torch.float32).to(torch.double)
+        assert torch.allclose(back.theta.choices, shifts)
 
     @pytest.mark.parametrize(
         ("options", "message"),
