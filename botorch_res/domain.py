@@ -377,14 +377,22 @@ class RobustDomain(_Unchangeable):
             The ``batch_shape x d_x`` tensor ``x`` and the ``batch_shape x d_theta``
             tensor ``theta``.
         """
+        x = self.setting(z)
+        return x, self.theta.of(z - self.x.embed(x) if self.tolerances else z)
+
+    def setting(self, z: Tensor) -> Tensor:
+        """Take the controllable part of points alone; see ``split``.
+
+        Args:
+            z: A ``batch_shape x d`` tensor of points.
+
+        Returns:
+            The ``batch_shape x d_x`` tensor ``x``.
+        """
         check_points("z", z, self.dim, "batch_shape")
         x = self.x.of(z)
-        if self.tolerances:
-            x = self._nearest_setting(x)
-        return x, self.theta.of(z - self.x.embed(x))
-
-    def _nearest_setting(self, x: Tensor) -> Tensor:
-        """The settings nearest to points, in the columns with a tolerance."""
+        if not self.tolerances:
+            return x
         x = x - self._usual
         lower, upper = self.x.bounds
         nearest = x.clamp(lower, upper)

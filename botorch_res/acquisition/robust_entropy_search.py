@@ -319,12 +319,16 @@ class qRobustEntropySearch(AcquisitionFunction):
         covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
         covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
         optimal_value = self.robust_optimal_values.unsqueeze(-1)
-        # A theta that nature cannot choose can be worse than the worst case.
-        _, theta = self.domain.split(points)
-        is_possible = self.domain.theta.contains(theta)
-        upper = torch.where(is_possible, worst_value, math.inf)
-        upper = torch.stack([upper, worst_value], dim=-1)
-        conditional = self.target.at_candidate(mean, covariance, optimal_value, upper)
+
+        def own_bound() -> Tensor:
+            # A theta that nature cannot choose can be worse than the worst case.
+            _, theta = self.domain.split(points)
+            is_possible = self.domain.theta.contains(theta)
+            return torch.where(is_possible, worst_value, math.inf)
+
+        conditional = self.target.at_candidate(
+            mean, covariance, optimal_value, worst_value, own_bound
+        )
         return prior.clamp_min(0.0), conditional
 
     def _condition(self) -> None:
@@ -412,7 +416,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         self, points: Tensor, num_branches: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Find each sample's worst cases at the controllable part of each point."""
-        x, _ = self.domain.split(points)
+        x = self.domain.setting(points)
         (theta, value), depth = self.solver.local_worst_cases(x, num_branches)
         points = self.domain.join(x.unsqueeze(-3), theta.transpose(-3, -2))
         return points, value.mT, depth.mT

@@ -147,7 +147,7 @@ class StableOpt(AcquisitionFunction):
             raise UnsupportedError(
                 f"Expected `X` of shape n x 1 x d, got shape {tuple(X.shape)}."
             )
-        x, _ = self.domain.split(X.squeeze(-2))
+        x = self.domain.setting(X.squeeze(-2))
         return -self.solver(x).value.squeeze(0)
 
     def optimize(self) -> tuple[Tensor, Tensor]:

@@ -107,7 +107,8 @@ class Target(ABC):
         mean: Tensor,
         covariance: Tensor,
         optimal_value: Tensor,
-        upper: Tensor,
+        worst_value: Tensor,
+        own_bound: Callable[[], Tensor],
     ) -> Tensor:
         """The variance of ``f(x, theta)`` given what is known at a candidate.
 
@@ -115,8 +116,9 @@ class Target(ABC):
             mean: ``... x n x 2`` means of the pairs ``[f(x, theta), f(x, h_c(x))]``.
             covariance: ``... x n x 2 x 2`` their covariances.
             optimal_value: ``... x 1`` optimal values ``f*_c``.
-            upper: ``... x n x 2`` upper bounds of the pairs: the worst-case values
-                ``g_c(x)``; of the first infinite if nature cannot choose ``theta``.
+            worst_value: ``... x n`` worst-case values ``g_c(x)``.
+            own_bound: Gives ``... x n`` upper bounds of ``f(x, theta)``: ``g_c(x)``,
+                and infinity if nature cannot choose ``theta``.
 
         Returns:
             ``... x n`` variances.

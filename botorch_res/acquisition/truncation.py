@@ -6,6 +6,8 @@ sample says about the pair truncates it. The result is the variance of the first
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -50,7 +52,11 @@ def tie_weights(value: Tensor, depth: Tensor, width: Tensor) -> Tensor:
 
 
 def truncate_to_optimum(
-    mean: Tensor, covariance: Tensor, optimal_value: Tensor, upper: Tensor
+    mean: Tensor,
+    covariance: Tensor,
+    optimal_value: Tensor,
+    worst_value: Tensor,
+    own_bound: Callable[[], Tensor],
 ) -> Tensor:
     """The variance of ``f(x, theta)`` given ``f*_c <= f(x, h_c(x))``.
 
@@ -58,14 +64,14 @@ def truncate_to_optimum(
         mean: ``... x n x 2`` means of the pairs.
         covariance: ``... x n x 2 x 2`` their covariances.
         optimal_value: ``... x 1`` optimal values ``f*_c``.
-        upper: ``... x n x 2`` upper bounds of the pairs: the worst-case values
-            ``g_c(x)``; of the first infinite if nature cannot choose ``theta``.
+        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+        own_bound: Gives ``... x n`` upper bounds of ``f(x, theta)``.
 
     Returns:
         ``... x n`` variances.
     """
     # A worst-case value below the sampled optimum is a better optimum.
-    lower = torch.minimum(optimal_value, upper[..., 1])
+    lower = torch.minimum(optimal_value, worst_value)
     own, partner = covariance[..., 0, 0], covariance[..., 1, 1].clamp_min(0.0)
     left = remaining_variance(mean[..., 1], partner, lower)
     own = own.clamp_min(0.0)
@@ -76,7 +82,11 @@ def truncate_to_optimum(
 
 
 def truncate_to_characteristics(
-    mean: Tensor, covariance: Tensor, optimal_value: Tensor, upper: Tensor
+    mean: Tensor,
+    covariance: Tensor,
+    optimal_value: Tensor,
+    worst_value: Tensor,
+    own_bound: Callable[[], Tensor],
 ) -> Tensor:
     """The variance of ``f(x, theta)``, given all characteristics of the sample.
 
@@ -86,8 +96,8 @@ def truncate_to_characteristics(
         mean: ``... x n x 2`` means of the pairs.
         covariance: ``... x n x 2 x 2`` their covariances.
         optimal_value: ``... x 1`` optimal values ``f*_c``.
-        upper: ``... x n x 2`` upper bounds of the pairs: the worst-case values
-            ``g_c(x)``; of the first infinite if nature cannot choose ``theta``.
+        worst_value: ``... x n`` worst-case values ``g_c(x)``.
+        own_bound: Gives ``... x n`` upper bounds of ``f(x, theta)``.
 
     Returns:
         ``... x n`` variances.
@@ -96,12 +106,12 @@ def truncate_to_characteristics(
     # hardly changes the variance, and keeps the gradient from cancelling.
     tiny = torch.finfo(mean.dtype).tiny
     width = SMALLEST_INTERVAL * (covariance[..., 1, 1].clamp_min(0.0) + tiny).sqrt()
-    lower = torch.minimum(optimal_value, upper[..., 1] - width)
+    lower = torch.minimum(optimal_value, worst_value - width)
     moments = truncated_bvn_moments(
         mean,
         covariance,
         lower=lower,
-        upper=upper,
+        upper=torch.stack([own_bound(), worst_value], dim=-1),
         validate_args=False,
     )
     variance: Tensor = moments.covariance[..., 0, 0]

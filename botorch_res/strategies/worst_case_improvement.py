@@ -85,7 +85,7 @@ class WorstCaseImprovementStrategy(ModelStrategy):
             batch_limit=self.batch_limit,
             seed=seed,
         )
-        x, _ = self.domain.split(candidates)
+        x = self.domain.setting(candidates)
         mean = mean_function(model, negate=self.maximize)
         worst = WorstCaseSolver(mean, self.domain)(x)
         z = self.domain.join(x, worst.theta.reshape(n, -1))
@@ -133,7 +133,7 @@ class WorstCaseImprovement(AcquisitionFunction):
             self.improvements = ModuleList(
                 qLogNoisyExpectedImprovement(
                     member,
-                    X_baseline=domain.split(X)[0].unique(dim=0),
+                    X_baseline=domain.setting(X).unique(dim=0),
                     sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
                     objective=WorstCase(len(thetas)),
                     posterior_transform=Jitter(),
@@ -150,7 +150,7 @@ class WorstCaseImprovement(AcquisitionFunction):
             X_pending: ``p x d`` points, or ``None``.
         """
         super().set_X_pending(X_pending)
-        x = None if X_pending is None else self.domain.split(X_pending)[0].unique(dim=0)
+        x = None if X_pending is None else self.domain.setting(X_pending).unique(dim=0)
         improvement: Any
         with seeded(self.seed):  # BoTorch prunes again, with the pending points
             for improvement in self.improvements:
@@ -165,7 +165,7 @@ class WorstCaseImprovement(AcquisitionFunction):
         Returns:
             ``batch_shape`` values.
         """
-        x, _ = self.domain.split(X)
+        x = self.domain.setting(X)
         values = torch.stack([improvement(x) for improvement in self.improvements])
         average: Tensor = logmeanexp(values, dim=0)
         return average

@@ -1158,7 +1158,7 @@ class Nothing(Target):
         infinity = torch.full_like(worst_value, math.inf)
         return Intervals(-infinity, infinity)
 
-    def at_candidate(self, mean, covariance, optimal_value, upper):
+    def at_candidate(self, mean, covariance, *bounds):
         return covariance[..., 0, 0]
 
 

@@ -84,8 +84,8 @@ def test_variances_equal_monte_carlo(correlation):
         (truncate_to_optimum, above),
         (truncate_to_characteristics, between),
     ):
-        both = upper.expand(1, 2)
-        ours = truncate(mean.unsqueeze(0), covariance.unsqueeze(0), lower, both)
+        pair = mean.unsqueeze(0), covariance.unsqueeze(0)
+        ours = truncate(*pair, lower, upper, lambda: upper)
         deviations = (kept[:, 0] - kept[:, 0].mean()).square()
         error = deviations.std() / math.sqrt(len(kept))
         assert float(ours) == pytest.approx(
@@ -99,11 +99,12 @@ def test_gradients_by_all_arguments(truncate, gap):
     """Where the worst case is below the sampled optimum, the least width is left."""
     mean = torch.tensor([[0.3, 0.1]], **DOUBLE).requires_grad_()
     root = torch.tensor([[3.0, 0.0], [0.2, 0.1]], **DOUBLE).requires_grad_()
-    worst = torch.full((1, 2), 0.15, **DOUBLE).requires_grad_()
-    optimal = worst[:, 1].detach() - gap
+    worst = torch.tensor([0.15], **DOUBLE).requires_grad_()
+    optimal = worst.detach() - gap
 
     def variance(mean, root, worst):
-        return truncate(mean, (root @ root.mT).unsqueeze(0), optimal, worst)
+        covariance = (root @ root.mT).unsqueeze(0)
+        return truncate(mean, covariance, optimal, worst, lambda: worst)
 
     assert torch.autograd.gradcheck(
         variance, (mean, root, worst), eps=1e-7, atol=1e-6, rtol=1e-6
