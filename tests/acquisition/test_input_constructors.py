@@ -103,7 +103,7 @@ def test_same_values_as_by_hand(
         )
         assert torch.equal(acqf.X_pending, pending)
         assert acqf.domain.theta.columns == (0,)
-        assert acqf.effort == settings["effort"]
+        assert acqf.solver.effort == settings["effort"]
         torch.testing.assert_close(acqf(points), expected, rtol=1e-12, atol=1e-12)
 
 
