@@ -179,6 +179,21 @@ class DomainPart(_Unchangeable):
         vars(part)["choices"] = values[inside].unique(dim=0)
         return part
 
+    def nearest(self, values: Tensor) -> Tensor:
+        """Move values to the nearest ones of this part.
+
+        Args:
+            values: A ``batch_shape x d_part`` tensor.
+
+        Returns:
+            A ``batch_shape x d_part`` tensor.
+        """
+        lower, upper = self.bounds
+        if self.choices is None:
+            return values.clamp(lower, upper)
+        offset = (values.unsqueeze(-2) - self.choices) / (upper - lower)
+        return self.choices[offset.square().sum(dim=-1).argmin(dim=-1)]
+
     def sample(self, n: int, seed: int | None = None) -> Tensor:
         """Draw space-filling values.
 
@@ -248,8 +263,7 @@ class RobustDomain(_Unchangeable):
         bounds: The ``2 x d`` bounds of the settings and of the uncontrollable columns.
         x: The controllable part.
         theta: The uncontrollable part: what nature chooses.
-        tolerances: The lower and upper deviation of each column that has a tolerance.
-        has_tolerance: ``d`` booleans: which columns these are.
+        has_tolerance: ``d`` booleans: which columns have a tolerance.
         evaluations: The domain of the points ``z`` at which the function can be
             evaluated: this one, or without tolerances the box that is widened by them.
     """
@@ -257,7 +271,7 @@ class RobustDomain(_Unchangeable):
     bounds: Tensor
     x: DomainPart
     theta: DomainPart
-    tolerances: dict[int, tuple[float, float]]
+    _tolerances: dict[int, tuple[float, float]]
     evaluations: RobustDomain
     has_tolerance: Tensor
     _usual: Tensor
@@ -329,7 +343,7 @@ class RobustDomain(_Unchangeable):
             bounds=bounds,
             x=x,
             theta=theta,
-            tolerances=tolerances,
+            _tolerances=tolerances,
             evaluations=self,
             has_tolerance=has_tolerance,
             _usual=x.of(usual * has_tolerance),
@@ -363,6 +377,11 @@ class RobustDomain(_Unchangeable):
         """The number of columns ``d`` of ``z``."""
         return self.bounds.shape[-1]
 
+    @property
+    def tolerances(self) -> dict[int, tuple[float, float]]:
+        """The lower and upper deviation of each column that has a tolerance."""
+        return dict(self._tolerances)
+
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Split points into their controllable and uncontrollable parts.
 
@@ -394,12 +413,7 @@ class RobustDomain(_Unchangeable):
         if not self.tolerances:
             return x
         x = x - self._usual
-        lower, upper = self.x.bounds
-        nearest = x.clamp(lower, upper)
-        if self.x.choices is not None:
-            offset = (x.unsqueeze(-2) - self.x.choices) / (upper - lower)
-            nearest = self.x.choices[offset.square().sum(dim=-1).argmin(dim=-1)]
-        return torch.where(self.x.of(self.has_tolerance), nearest, x)
+        return torch.where(self.x.of(self.has_tolerance), self.x.nearest(x), x)
 
     def join(self, x: Tensor, theta: Tensor) -> Tensor:
         """Join controllable and uncontrollable parts into points.
@@ -469,6 +483,22 @@ class RobustDomain(_Unchangeable):
         domain = object.__new__(RobustDomain)
         domain._set(bounds, x, theta, {})
         return domain
+
+    def nearest_evaluation(self, z: Tensor) -> Tensor:
+        """Move points to where the function can be evaluated.
+
+        Args:
+            z: A ``batch_shape x d`` tensor of points.
+
+        Returns:
+            The nearest points of ``evaluations``: the same, unless there are
+            ``tolerances`` or ``evaluation_bounds``.
+        """
+        if self.evaluations is self:
+            return z
+        x, theta = self.evaluations.x, self.evaluations.theta
+        parts = (part.nearest(part.of(z)) for part in (x, theta))
+        return self.evaluations.join(*parts)
 
     def all_pairs(self) -> Tensor:
         """List every point of a domain whose two parts are finite.
@@ -577,7 +607,7 @@ def _validated_tolerances(
     dim = bounds.shape[-1]
     limits: dict[int, tuple[float, float]] = {}
     for column, tolerance in tolerances.items():
-        if column not in range(dim):
+        if type(column) is not int or not 0 <= column < dim:
             raise InputDataError(
                 f"Expected `tolerances` of columns from 0 to {dim - 1}, got {column!r}."
             )
@@ -602,10 +632,10 @@ def _validated_tolerances(
             )
         if upper - lower > (1.0 + ROUNDING) * width:
             raise InputDataError(
-                f"Expected `{name}` to be narrower than the bounds of its column, "
-                f"{bounds[:, column].tolist()}, got {tolerance!r}."
+                f"Expected `{name}` not to be wider than the bounds of its column, "
+                f"{bounds[:, column].tolist()}, got {lower} to {upper}."
             )
-        limits[int(column)] = (float(lower), float(upper))
+        limits[column] = (float(lower), float(upper))
     return limits
 
 

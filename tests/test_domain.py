@@ -238,8 +238,10 @@ class TestTolerances:
             ({"tolerances": {0: "5%"}}, r"to be a radius, or .* got '5%'"),
             ({"tolerances": {0: (0.1, 0.2, 0.3)}}, "to be a radius, or a lower and"),
             ({"tolerances": {0: float("nan")}}, "to be a radius, or .* got nan"),
-            ({"tolerances": {0: 1e3}}, "to be narrower than the bounds of its column"),
+            ({"tolerances": {0: 1e3}}, "not to be wider than the bounds of its column"),
             ({"tolerances": {7: 0.1}}, "of columns from 0 to 2, got 7"),
+            ({"tolerances": {0.0: 0.1}}, r"of columns from 0 to 2, got 0\.0"),
+            ({"tolerances": {True: 0.1}}, "of columns from 0 to 2, got True"),
             ({"tolerances": [0.1]}, "`tolerances` to be a Mapping, got list"),
             (
                 {"uncontrollable": [0], "tolerances": {0: 0.1}},
@@ -260,6 +262,33 @@ class TestTolerances:
             BotorchTensorDimensionError, match=r"of shape \(2, 3\), got shape \(2, 2\)"
         ):
             RobustDomain(BOUNDS, [1], evaluation_bounds=BOUNDS[:, :2])
+
+    def test_nearest_evaluation(self):
+        shifts = torch.tensor([[-0.1], [0.1]], dtype=torch.double)
+        x = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.double)
+        domain = RobustDomain(
+            x[[0, 2]],
+            x_choices=x,
+            theta_choices=shifts,
+            tolerances={0: 0.1},
+            evaluation_bounds=torch.tensor([[0.05], [0.95]], dtype=torch.double),
+        )
+        z = torch.tensor([[-0.1], [0.52], [1.1]], dtype=torch.double)
+        expected = torch.tensor([[0.1], [0.6], [0.9]], dtype=torch.double)
+        torch.testing.assert_close(domain.nearest_evaluation(z), expected)
+        grades = RobustDomain(
+            BOUNDS,
+            [2],
+            theta_choices=THETA_CHOICES,
+            evaluation_bounds=torch.stack([BOUNDS[0], BOUNDS[1] - 0.2]),
+        )
+        z = torch.tensor([0.9, 20.0, 0.5], dtype=torch.double)
+        expected = torch.tensor([0.8, 19.8, 0.2], dtype=torch.double)
+        torch.testing.assert_close(grades.nearest_evaluation(z), expected)
+
+    def test_tolerances_are_a_copy(self):
+        self.domain.tolerances[0] = (-9.0, 9.0)
+        assert self.domain.tolerances[0] == (-0.125, 0.125)
 
     def test_parts_cannot_be_changed(self):
         with pytest.raises(AttributeError, match="A DomainPart cannot be changed"):

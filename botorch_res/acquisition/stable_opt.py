@@ -160,5 +160,5 @@ class StableOpt(AcquisitionFunction):
         first = robust_optimum(self.solver)
         second = WorstCaseSolver(self.pessimistic, self.domain)(first.x.unsqueeze(-2))
         candidates = self.domain.join(first.x, second.theta.squeeze(-2))
-        candidates = candidates.clamp(*self.domain.evaluations.bounds)
+        candidates = self.domain.nearest_evaluation(candidates)
         return candidates.movedim(0, -2), -first.value.squeeze(0)

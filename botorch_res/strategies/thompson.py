@@ -49,4 +49,4 @@ class ThompsonStrategy(ModelStrategy):
         samples = draw_fourier_samples(view, num_samples=n, seed=seed)
         optimum = robust_optimum(samples, self.domain)
         z = self.domain.join(optimum.x, optimum.theta)
-        return z.clamp(*self.domain.evaluations.bounds)
+        return self.domain.nearest_evaluation(z)

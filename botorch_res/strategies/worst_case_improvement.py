@@ -89,7 +89,7 @@ class WorstCaseImprovementStrategy(ModelStrategy):
         mean = mean_function(model, negate=self.maximize)
         worst = WorstCaseSolver(mean, self.domain)(x)
         z = self.domain.join(x, worst.theta.reshape(n, -1))
-        return z.clamp(*self.domain.evaluations.bounds)
+        return self.domain.nearest_evaluation(z)
 
 
 class WorstCaseImprovement(AcquisitionFunction):

@@ -473,7 +473,7 @@ class RobustOptimizer:
             points += proposed.detach()
             origins += [self._strategy_name] * missing
         # Nature's worst case may lie where the user does not allow evaluations.
-        allowed = torch.stack(points).clamp(*self.space.domain.evaluations.bounds)
+        allowed = self.space.domain.nearest_evaluation(torch.stack(points))
         return [
             Trial(point=tuple(z.tolist()), seed=seed, origin=origin)
             for z, seed, origin in zip(allowed, seeds, origins, strict=True)

@@ -178,6 +178,18 @@ class Parameter:
         value = min(max(value, self.lower), self.upper)
         return round(value) if self.integer else float(value)
 
+    def snap(self, value: float) -> float:
+        """Undo roundings at the ends of the range.
+
+        Args:
+            value: A value.
+
+        Returns:
+            The end, if the value differs from it by rounding only; else the value.
+        """
+        ends = (self.lower, self.upper)
+        return next((e for e in ends if math.isclose(value, e, rel_tol=1e-9)), value)
+
     def spread(self, unit: Tensor) -> Tensor:
         """Spread numbers over the parameter's coordinates.
 
@@ -413,6 +425,8 @@ def _with_tolerance(
         return parameter
     wide = parameter.widened
     pair = tuple(evaluate) if isinstance(evaluate, Iterable) else ()
+    if all(map(is_number, pair)):
+        pair = tuple(map(wide.snap, pair))
     in_order = len(pair) == 2 and all(map(is_number, pair)) and pair[0] < pair[1]
     if not in_order or not wide.lower <= pair[0] < pair[1] <= wide.upper:
         raise InputDataError(

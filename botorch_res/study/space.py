@@ -189,10 +189,8 @@ class ParameterSpace:
         Returns:
             The value of each parameter; with a tolerance, what comes out.
         """
-        return {
-            parameter.name: parameter.decode(coordinate)
-            for parameter, coordinate in zip(self.widened, z.tolist(), strict=True)
-        }
+        values = zip(self.parameters, self.widened, z.tolist(), strict=True)
+        return {p.name: p.evaluations.snap(wide.decode(u)) for p, wide, u in values}
 
     def decode_setting(self, x: Tensor) -> dict[str, float]:
         """Translate the controllable part into parameters.
@@ -258,7 +256,7 @@ class ParameterSpace:
                 raise InputDataError(
                     f"Expected a number for {p.name!r}, got {value!r}."
                 )
-            if not p.lower <= value <= p.upper:
+            if not p.lower <= p.snap(value) <= p.upper:
                 raise InputDataError(
                     f"{p.label()} = {value} lies outside the domain, {p.lower} to "
                     f"{p.upper}. Correct the value, or start a new study with a wider "

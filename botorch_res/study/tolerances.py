@@ -13,6 +13,7 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res.checks import is_number
+from botorch_res.domain import ROUNDING
 
 Tolerance = float | str | Sequence[float] | Sequence[str]
 
@@ -61,10 +62,10 @@ def read_tolerance(
             f"{tolerance!r}."
         )
     width = math.log(ends[1] / ends[0]) if log else ends[1] - ends[0]
-    if upper - lower > width:
+    if upper - lower > (1.0 + ROUNDING) * width:
         raise InputDataError(
-            f"Expected {whose} to be narrower than its range, {ends[0]:g} to "
-            f"{ends[1]:g}, got {tolerance!r}."
+            f"Expected {whose} not to be wider, from lower to upper deviation, than "
+            f"its range, {ends[0]:g} to {ends[1]:g}, got {tolerance!r}."
         )
     return lower, upper
 

@@ -56,7 +56,7 @@ class TestReading:
             (-0.1, False, "'a' to be positive.*got -0.1"),
             ((0.1, -0.1), False, r"lower and then an upper.*got \(0.1, -0.1\)"),
             ((0.1, 0.1), False, "lower and then an upper"),
-            (1.1, False, "narrower than its range, 1 to 3, got 1.1"),
+            (1.1, False, "than its range, 1 to 3, got 1.1"),
             (0.1, True, "'a', whose scale is logarithmic, .*'5%'.* got 0.1"),
             ("5", True, "percentage like '5%'.* got '5'"),
             ("five%", True, "got 'five%'"),
@@ -65,7 +65,7 @@ class TestReading:
             ("0%", True, "to be positive.*got '0%'"),
             ("-5%", True, "to be positive.*got '-5%'"),
             (("5%", "-5%"), True, "lower and then an upper"),
-            ("100%", True, "narrower than its range, 1 to 3, got '100%'"),
+            ("100%", True, "than its range, 1 to 3, got '100%'"),
         ],
     )
     def test_errors(self, tolerance, log, message):
@@ -490,3 +490,33 @@ class TestFile:
     def test_errors_name_the_parameter(self, tmp_path):
         with pytest.raises(InputDataError, match="parameter 'a' to be a number"):
             self.read(tmp_path, 'lower = 1\nupper = 3\ntolerance = "5%"')
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ends_may_be_rounded(seed):
+    """What people compute as the ends of what can come out is accepted."""
+    uniform = np.random.default_rng(seed).uniform
+    for _ in range(30):
+        lower, factor = uniform(0.1, 10.0), 1.0 + round(uniform(0.01, 0.2), 3)
+        percent = f"{100.0 * (factor - 1.0)}%"
+        parameter = Range(
+            "speed",
+            lower,
+            10.0 * lower,
+            log=True,
+            tolerance=percent,
+            evaluate=(lower / factor, 3.0 * lower),
+        )
+        space = ParameterSpace([parameter])
+        z = space.encode({"speed": lower / factor})
+        # A trial at an end of what may be evaluated is at that end.
+        assert space.decode(z)["speed"] == parameter.evaluate[0]
+        ends = space.domain.evaluations.bounds
+        decoded = [space.decode(end)["speed"] for end in ends]
+        assert decoded == list(parameter.evaluate)
+
+
+def test_as_wide_as_the_range():
+    for lower, upper, radius in ((0.1, 0.3, 0.1), (0.8, 1.0, 0.1)):
+        assert Range("a", lower, upper, tolerance=radius).tolerance == (-radius, radius)
+    Range("a", 1, 1.1025, log=True, tolerance="5%")
