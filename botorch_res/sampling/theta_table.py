@@ -45,6 +45,7 @@ class Tilt(NamedTuple):
     """The factors of the deviations for a squared exponential kernel.
 
     Attributes:
+        places: ``k`` places of the columns with a tolerance among those of ``x``.
         middle: ``batch_shape x 1 x 1 x k`` scaled middle of the ``k`` columns with a
             tolerance.
         deviation: ``batch_shape x 1 x M x k`` scaled deviations in these columns.
@@ -52,6 +53,7 @@ class Tilt(NamedTuple):
             the other columns of theta.
     """
 
+    places: Tensor
     middle: Tensor
     deviation: Tensor
     factors: Tensor
@@ -186,7 +188,8 @@ class ThetaTable:
         if not bool((largest <= limit).all()):
             return None
         factors = (product - 0.5 * norm - 0.5 * self.distance).exp()
-        return Tilt(middle, deviation, factors)
+        places = [domain.x.columns.index(column) for column in columns]
+        return Tilt(domain.x.index.new_tensor(places), middle, deviation, factors)
 
     def _tilted_kernel(self, u: Tensor, shared: bool) -> Tensor:
         """The squared exponential kernel's part, by a product and a factor of pairs."""
@@ -204,8 +207,8 @@ class ThetaTable:
             weighted = weights * kernel
             values = weighted.flatten(-3, -2) @ tilt.factors.squeeze(-3).mT
             values = values.unflatten(-2, weighted.shape[-3:-1])
-        places = [part.columns.index(column) for column in self.domain.tolerances]
-        exponent = (tilt.middle - u[..., places]) @ tilt.deviation.mT
+        setting = u.index_select(-1, tilt.places)
+        exponent = (tilt.middle - setting) @ tilt.deviation.mT
         product: Tensor = values * exponent.exp()
         return product
 

@@ -27,7 +27,7 @@ def client():
 
 def test_cluster(client, tmp_path):
     executor = client.get_executor()
-    assert running._num_workers(executor) == 2
+    assert running.num_workers(executor) == 2
     optimizer = make(tmp_path / "study.db")
     optimizer.run(functions.press, 6, executor, progress=False)
     assert [t.state for t in optimizer.trials] == ["complete"] * 6

@@ -131,22 +131,22 @@ def select_starts(
     """
     choose = initialize_q_batch_nonneg if is_nonnegative else initialize_q_batch
     selected: dict[int, Tensor] = {}
-    for draw in range(NUM_DRAWS):
+    draw = 0
+    while len(selected) < len(seeds):
         # Random generators have no batches. Here and in the selection, each member
         # draws its own random numbers; all other arithmetic is batched.
         own_seeds = [None if seed is None else seed + draw for seed in seeds]
-        n = (draw + 1) * raw_samples
+        draw += 1
+        n = draw * raw_samples
         raw = torch.stack([domain.sample(n, seed) for seed in own_seeds])
         raw = add_optima(raw, optima, domain)
         values = evaluate(function, raw.movedim(0, 1), rows)
         is_flat = (values.amax(dim=0) == values.amin(dim=0)).tolist()
         for i, points in enumerate(raw):
-            if i not in selected and (draw + 1 == NUM_DRAWS or not is_flat[i]):
+            if i not in selected and (draw == NUM_DRAWS or not is_flat[i]):
                 with seeded(seeds[i]):
                     starts, _ = choose(points.unsqueeze(-2), values[:, i], num_restarts)
                 selected[i] = starts.squeeze(-2)
-        if len(selected) == len(seeds):
-            break
     return torch.stack([selected[i] for i in range(len(seeds))], dim=1)
 
 
