@@ -491,11 +491,8 @@ class RobustDomain(_Unchangeable):
             z: A ``batch_shape x d`` tensor of points.
 
         Returns:
-            The nearest points of ``evaluations``: the same, unless there are
-            ``tolerances`` or ``evaluation_bounds``.
+            The nearest ``batch_shape x d`` points of ``evaluations``.
         """
-        if self.evaluations is self:
-            return z
         x, theta = self.evaluations.x, self.evaluations.theta
         parts = (part.nearest(part.of(z)) for part in (x, theta))
         return self.evaluations.join(*parts)

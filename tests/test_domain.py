@@ -285,6 +285,14 @@ class TestTolerances:
         z = torch.tensor([0.9, 20.0, 0.5], dtype=torch.double)
         expected = torch.tensor([0.8, 19.8, 0.2], dtype=torch.double)
         torch.testing.assert_close(grades.nearest_evaluation(z), expected)
+        tools = RobustDomain(
+            BOUNDS,
+            [2],
+            X_CHOICES,
+            evaluation_bounds=torch.stack([BOUNDS[0], BOUNDS[1] - 0.2]),
+        )
+        expected = torch.tensor([0.5, 12.0, 0.3], dtype=torch.double)
+        torch.testing.assert_close(tools.nearest_evaluation(z), expected)
 
     def test_tolerances_are_a_copy(self):
         self.domain.tolerances[0] = (-9.0, 9.0)

@@ -40,7 +40,7 @@ def test_operations_do_not_grow_with_the_batch(domain):
         (1.5, unit_domain(2, 1, theta_choices=line(6))),
         (None, unit_domain(2, 1, theta_choices=line(3))),
         (None, sloppy_domain(2, 1, 1)),
-        (2.5, sloppy_domain(2, 0, 2)),
+        (2.5, sloppy_domain(2, 0, 1)),
     ],
 )
 def test_search_stays_on_the_device(nu, domain):

@@ -41,7 +41,7 @@ from tests.problems import (
         (sloppy_domain(3, 0, 3), None, 2, 0.97),
         (sloppy_domain(1, 1, 1), None, 6, 0.99),
         (sloppy_domain(2, 0, 1), 2.5, 6, 0.999),
-        (sloppy_domain(1, 1, 1), 1.5, 4, 0.99),
+        (sloppy_domain(1, 1, 1), 1.5, 2, 0.99),
     ],
 )
 def test_accuracy_against_brute_force(domain, nu, problems, share):
