@@ -123,6 +123,124 @@ class TestSplitAndJoin:
                 domain.join(torch.empty(5, 2), torch.empty(5, 1))
 
 
+class TestMixed:
+    """Some columns of a part are listed, the others are free."""
+
+    domain = RobustDomain(
+        BOUNDS, [2], x_choices={1: [20.0, 10.0, 12.5]}, theta_choices={2: [0.5, 0.0]}
+    )
+    wide = RobustDomain(
+        unit_domain(6, [0]).bounds,
+        [5, 1],
+        x_choices={4: torch.tensor([0.5, 0.25]).double(), (3, 0): [[0, 1], [1, 0.5]]},
+        theta_choices={1: [0.0, 0.125, 1.0]},
+        tolerances={2: 0.25},
+    )
+
+    def test_parts(self):
+        x, theta = self.domain.x, self.domain.theta
+        assert (x.is_finite, x.is_box, x.choices) == (False, False, None)
+        assert (x.free.tolist(), x.listed.tolist()) == ([0], [1])
+        assert x.rows.tolist() == [[20.0], [10.0], [12.5]]
+        assert theta.is_finite
+        assert theta.choices.tolist() == [[0.5], [0.0]]
+        # Rows are products of what is listed; columns are in the order of the part.
+        assert self.wide.x.columns == (0, 2, 3, 4)
+        assert self.wide.x.listed.tolist() == [0, 2, 3]
+        assert sorted(self.wide.x.rows.tolist()) == [
+            [0.5, 1.0, 0.25],
+            [0.5, 1.0, 0.5],
+            [1.0, 0.0, 0.25],
+            [1.0, 0.0, 0.5],
+        ]
+        assert self.wide.theta.columns == (2, 5, 1)
+        assert self.wide.theta.free.tolist() == [0, 1]
+
+    def test_contains(self):
+        x = torch.tensor([[0.3, 20.0], [0.3, 15.0], [1.5, 20.0]]).double()
+        assert self.domain.x.contains(x).tolist() == [True, False, False]
+
+    def test_nearest(self):
+        x = torch.tensor([[1.5, 19.0], [-0.5, 11.4]]).double()
+        assert self.domain.x.nearest(x).tolist() == [[1.0, 20.0], [-0.5, 12.5]]
+
+    @pytest.mark.parametrize("name", ["domain", "wide"])
+    def test_sample(self, name):
+        domain = getattr(self, name)
+        for part in (domain.x, domain.theta):
+            values = part.sample(240, seed=0)
+            assert part.contains(values).all()
+            rows, counts = part.listed_of(values).unique(dim=0, return_counts=True)
+            assert len(rows) == len(part.rows)
+            assert counts.amin() >= 0.8 * 240 / len(rows)
+            # Every row meets the whole box of the free columns.
+            low, high = part.free_bounds
+            for row in rows:
+                own = (part.listed_of(values) == row).all(dim=-1)
+                spread = part.free_of(values[own]).aminmax(dim=0)
+                assert (spread.max - spread.min >= 0.8 * (high - low)).all()
+
+    def test_split_inverts_join(self):
+        for domain in (self.domain, self.wide):
+            x, theta = domain.x.sample(9, seed=0), domain.theta.sample(9, seed=1)
+            z = domain.join(x, theta)
+            again = domain.split(z)
+            assert torch.allclose(domain.join(*again), z, rtol=0, atol=1e-15)
+            plain = ~domain.x.of(domain.has_tolerance)
+            assert torch.equal(again[0][:, plain], x[:, plain])
+
+    def test_evaluations(self):
+        evaluations = self.wide.evaluations
+        assert evaluations.x.columns == self.wide.x.columns
+        assert evaluations.theta.columns == (5, 1)
+        assert evaluations.bounds[:, 2].tolist() == [-0.25, 1.25]
+        rows = self.wide.x.rows.unique(dim=0)
+        assert torch.equal(evaluations.x.rows, rows)
+        z = self.wide.sample(300, seed=0)
+        assert (z[:, 2] < 0).any()
+        assert evaluations.x.contains(evaluations.x.of(z)).all()
+        assert torch.equal(self.wide.nearest_evaluation(z), z)
+        settings = self.wide.settings()
+        assert settings.theta.choices.shape == (1, 2)
+        assert settings.x is self.wide.x
+
+    def test_to_and_repr(self):
+        names = {"RobustDomain": RobustDomain, "tensor": torch.tensor, "torch": torch}
+        again = eval(repr(self.wide), names)
+        for other in (again, self.wide.to(torch.float32).to(torch.double)):
+            for name in ("x", "theta"):
+                own, part = getattr(self.wide, name), getattr(other, name)
+                assert torch.equal(part.rows, own.rows)
+                assert torch.equal(part.listed, own.listed)
+                assert part.columns == own.columns
+            assert torch.equal(other.evaluations.bounds, self.wide.evaluations.bounds)
+        assert self.wide.to(torch.float32).evaluations.x.rows.dtype == torch.float32
+
+    @pytest.mark.parametrize(
+        ("choices", "message"),
+        [
+            ({}, "to be a tensor of the rows of all columns of x, or a dictionary"),
+            ({2: [0.0]}, r"of the columns \[0, 1\], each at most once, got the keys"),
+            ({0: [0.0], (0, 1): [[0.0, 10.0]]}, "each at most once"),
+            ({(): [[]]}, "each at most once"),
+            ({0: "steel"}, r"`x_choices\[0\]` to be a list of numbers, got 'steel'"),
+            ({(0, 1): [[0.0], [0.0, 1.0]]}, r"to be a list of rows of numbers, got"),
+            ({0: [0.5, 0.5]}, r"distinct rows in `x_choices\[0\]`, got \[0.5\] 2"),
+            ({0: [3.0]}, r"within the bounds \[-1.0\] to \[1.0\], got \[3.0\] in"),
+            ({0: [float("nan")]}, r"within the bounds .* got \[nan\] in row 0"),
+            ({0: torch.tensor([0])}, r"`x_choices\[0\]` to hold floats"),
+        ],
+    )
+    def test_bad_choices(self, choices, message):
+        with pytest.raises(InputDataError, match=message):
+            RobustDomain(BOUNDS, [2], x_choices=choices)
+
+    @pytest.mark.parametrize("values", [[], [[0.0, 1.0]], 0.5])
+    def test_bad_shape(self, values):
+        with pytest.raises(BotorchTensorDimensionError, match=r"`x_choices\[0\]` of"):
+            RobustDomain(BOUNDS, [2], x_choices={0: values})
+
+
 class TestTolerances:
     """What we set is not what we get: ``z = x + theta`` in some columns."""
 
@@ -202,8 +320,10 @@ class TestTolerances:
                 theta_choices=shifts,
                 evaluation_bounds=inner * 0.1 + 0.4,
             )
-        with pytest.raises(UnsupportedError, match=r"`tolerances` of all columns of x"):
-            RobustDomain(BOUNDS, [2], X_CHOICES, tolerances={0: 0.125})
+        # A listed column with a free deviation is free, the others stay listed.
+        mixed = RobustDomain(BOUNDS, [2], X_CHOICES, tolerances={0: 0.125}).evaluations
+        assert mixed.x.free.tolist() == [0]
+        assert mixed.x.rows.flatten().tolist() == [11.0, 12.0, 20.0]
 
     def test_settings_alone(self):
         settings = self.domain.settings()
@@ -496,7 +616,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("choices", "error", "message"),
         [
-            ([[0.0]], InputDataError, "`{}_choices` to be a Tensor, got list"),
+            ([[0.0]], InputDataError, "`{}_choices` to be a tensor of the rows of all"),
             (torch.tensor([[0]]), InputDataError, r"`{}_choices` to hold floats"),
             (
                 torch.tensor([[0.0]], dtype=torch.float),

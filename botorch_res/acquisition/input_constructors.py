@@ -20,7 +20,8 @@ from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
 from botorch_res.acquisition.robust_entropy_search import qRobustEntropySearch
-from botorch_res.domain import ROUNDING, RobustDomain
+from botorch_res.domain import RobustDomain
+from botorch_res.domain.part import ROUNDING
 
 Dataset = SupervisedDataset | dict[Hashable, SupervisedDataset]
 

@@ -13,7 +13,7 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res.checks import is_number
-from botorch_res.domain import ROUNDING
+from botorch_res.domain.part import ROUNDING
 
 Tolerance = float | str | Sequence[float] | Sequence[str]
 

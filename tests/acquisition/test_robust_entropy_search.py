@@ -35,6 +35,7 @@ from botorch_res.acquisition.targets import Intervals, Target
 from botorch_res.optim import robust_optimum
 from botorch_res.optim.worst_cases import box_search
 from botorch_res.optim.worst_cases.box_search import BoxSearch
+from botorch_res.optim.worst_cases.theta_search import without_depth
 from botorch_res.sampling import draw_fourier_samples
 from tests import problems
 from tests.acquisition.jumps import largest_jump
@@ -563,11 +564,8 @@ class TestTies:
         # Without regard to the depth of the valley to it there is a jump.
         monkeypatch.setattr(
             BoxSearch,
-            "depth",
-            lambda self, values, maxima: (
-                maxima.value.abs() + 1e9,
-                maxima.theta[..., :0, :],
-            ),
+            "_with_depth",
+            lambda self, values, theta, value: without_depth(theta, value),
         )
         assert largest_jump(acqf) > 1e-3
 

@@ -15,7 +15,9 @@ search has three stages:
 3. Verification: a new global search for the worst case at the points reached.
 
 The numbers of starts and steps are fixed, and all functions and starts move together.
-In a finite set of ``x`` all of them are compared instead.
+If some columns of ``x`` are listed, each row of listed values is screened on its own,
+and the search moves in the free columns. In a finite set of ``x`` all of them are
+compared instead.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ MAX_STARTS_PER_COLUMN = 16
 # How many of the best candidates per start are looked at to find starts that are not
 # neighbours. On the same functions two are as good.
 POOL_PER_START = 8
+# There are as many starts as for this many rows of listed values, the best of all rows.
+MAX_ROWS = 4
 # Candidates closer than this many spacings are neighbours: the next ones along axes and
 # diagonals. On the same functions it makes no difference to allow neighbours.
 APART = 1.5
@@ -106,7 +110,8 @@ def robust_optimum(
         domain: The domain of the functions.
         effort: Scales the density of the grids and the number of local searches. The
             default is 1.
-        num_starts: The number of starts for each function.
+        num_starts: The number of starts for each function. If columns of ``x`` are
+            listed, this is the largest number for one row of listed values.
         num_steps: The number of descent steps from each start.
         initial_x: ``n x d_x`` points to screen in addition.
 
@@ -145,7 +150,7 @@ def robust_optimum(
             return _best(RobustOptimum(x, *worst))
         candidates, spacing, typical_starts = _candidates(solver)
         if initial_x is not None:
-            candidates = torch.cat([candidates, initial_x])
+            candidates = torch.cat([candidates, domain.x.free_of(initial_x)])
         starts = _screen(solver, candidates, spacing, num_starts or typical_starts)
         return _search(solver, starts, spacing, num_steps)
 
@@ -175,18 +180,20 @@ def _best(found: RobustOptimum) -> RobustOptimum:
 
 
 def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
-    """Make points that fill the box of ``x``, their spacing, and a number of starts."""
+    """Fill the box of the free columns: points, their spacing, a number of starts."""
     domain, effort = solver.domain, solver.effort
-    bounds = domain.x.bounds
+    bounds = domain.x.free_bounds
     width = bounds[1] - bounds[0]
+    dim = len(width)
     max_points = round(MAX_CANDIDATES * effort)
     scale = solver.lengthscale(domain.x)
     counts = grid_counts(scale, width, CANDIDATE_DENSITY * effort, max_points)
     num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))
-    num_starts = min(max(4, num_starts), MAX_STARTS_PER_COLUMN * domain.x.dim)
-    if domain.x.dim > MAX_GRID_DIMENSION:
-        spacing = width * max_points ** (-1.0 / domain.x.dim)
-        points = (domain.x.sample(max_points, seed=0) - bounds[0]) / width
+    num_starts = min(max(4, num_starts), MAX_STARTS_PER_COLUMN * dim)
+    if dim > MAX_GRID_DIMENSION:
+        spacing = width * max_points ** (-1.0 / dim)
+        points = domain.x.free_of(domain.x.sample(max_points, seed=0))
+        points = (points - bounds[0]) / width
         if scale is not None:  # the same points whatever the order of the columns
             points = points.index_select(-1, (width / scale).argsort().argsort())
         return bounds[0] + width * points, spacing, num_starts
@@ -198,27 +205,40 @@ def _screen(
     solver: WorstCaseSolver, candidates: Tensor, spacing: Tensor, num_starts: int
 ) -> Tensor:
     """Choose candidates with a small worst case that are not neighbours."""
-    value = solver.lower_bound(candidates)
-    pool = min(POOL_PER_START * num_starts, len(candidates))
+    part = solver.domain.x
+    candidates = part.combine(candidates, part.rows.unsqueeze(-2))
+    value = solver.lower_bound(candidates.flatten(end_dim=-2))
+    if not part.is_box:
+        value = value.unflatten(-1, candidates.shape[:2])
+    pool = min(POOL_PER_START * num_starts, candidates.shape[-2])
     value, index = value.topk(pool, largest=False)
-    x = candidates[index]
+    x = candidates.expand(*value.shape[:-1], -1, -1)
+    x = x.take_along_dim(index.unsqueeze(-1), dim=-2)
     # A candidate next to a better one leads to the same minimum.
-    apart = torch.cdist(x / spacing, x / spacing, p=math.inf)
+    unit = part.free_of(x) / spacing
+    apart = torch.cdist(unit, unit, p=math.inf)
     rank = torch.arange(x.shape[-2], device=x.device)
     shadowed = ((apart < APART) & (rank < rank.unsqueeze(-1))).any(dim=-1)
     score = rank + len(rank) * shadowed
     order = score.topk(min(num_starts, len(rank)), largest=False).indices
-    return x.take_along_dim(order.unsqueeze(-1), dim=-2)
+    x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
+    if part.is_box:
+        return x
+    value = value.gather(-1, order).flatten(-2)
+    count = min(MAX_ROWS * num_starts, value.shape[-1])
+    best = value.topk(count, largest=False).indices.unsqueeze(-1)
+    return x.flatten(-3, -2).take_along_dim(best, dim=-2)
 
 
 def _descend(
     solver: WorstCaseSolver, x: Tensor, theta: Tensor, radius: Tensor, num_steps: int
 ) -> Tensor:
     """Move all ``sample_shape x k x d_x`` starts to local minima of the worst case."""
-    lower, upper = solver.domain.x.bounds
+    part = solver.domain.x
+    lower, upper = part.free_bounds
     # With two fewer, the search misses 4 % of rough functions in 2+1 columns.
-    num_branches = max(4, solver.domain.x.dim + 2)
-    radius = radius.expand(x.shape)
+    num_branches = max(4, len(part.free) + 2)
+    radius = radius.expand(*x.shape[:-1], -1)
     known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
     branches = solver.branches(x, num_branches, known)
     other = branches
@@ -228,12 +248,17 @@ def _descend(
         if not complete:
             cuts = solver.hold(x, _highest(other, 1, other.theta))
             bounds = join([branches, cuts], dim=branches.value.ndim - 1)
-        low, high = torch.maximum(lower, x - radius), torch.minimum(upper, x + radius)
-        trial = _model_minimum(x, bounds, low, high)
+        free = part.free_of(x)
+        low = torch.maximum(lower, free - radius)
+        high = torch.minimum(upper, free + radius)
+        if not part.is_box:
+            bounds = _in_columns(bounds, part.free)
+        moved = _model_minimum(free, bounds, low, high)
+        trial = part.combine(moved, part.listed_of(x))
         new = solver.branches(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
-        far = ((trial - x).abs() > NEARLY * radius).any(dim=-1, keepdim=True)
+        far = ((moved - free).abs() > NEARLY * radius).any(dim=-1, keepdim=True)
         grown = torch.where(far, GROWTH * radius, radius)
         radius = torch.where(one, grown, SHRINKAGE * radius)
         x = torch.where(one, trial, x)
@@ -241,6 +266,14 @@ def _descend(
             other = where(better, branches, new)
         branches = where(better, new, branches)
     return x
+
+
+def _in_columns(branches: Branches, columns: Tensor) -> Branches:
+    """Keep the derivatives by some of the columns of ``x``."""
+    square = branches.hessian.index_select(-1, columns).index_select(-2, columns)
+    return branches._replace(
+        gradient=branches.gradient.index_select(-1, columns), hessian=square
+    )
 
 
 def _highest(branches: Branches, k: int, theta: Tensor) -> Tensor:

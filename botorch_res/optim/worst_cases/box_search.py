@@ -27,7 +27,13 @@ from botorch_res.optim.worst_cases.branches import Branches, move_with_x
 from botorch_res.optim.worst_cases.interpolation import GridInterpolation
 from botorch_res.optim.worst_cases.newton import TINY_STEP, Climbers, aim, climb
 from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
-from botorch_res.optim.worst_cases.theta_search import Slopes, ThetaSearch, WorstCase
+from botorch_res.optim.worst_cases.theta_search import (
+    LocalMaxima,
+    Slopes,
+    ThetaSearch,
+    WorstCase,
+    without_depth,
+)
 from botorch_res.sampling import Derivatives
 
 # The numbers of the search were chosen by its misses: worst cases more than 1e-3 of a
@@ -179,18 +185,18 @@ class BoxSearch(ThetaSearch):
         """Leave out the values beyond the box."""
         return self.grid.inside(values)
 
-    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> WorstCase:
+    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> LocalMaxima:
         """Climb from the most promising peaks of the table."""
         derivatives = partial(self._in_cube, slopes.by_theta)
         theta, value = self._maximize(values, derivatives, k)
-        return WorstCase(self.lower + self.width * theta, value)
+        theta = self.lower + self.width * theta
+        if theta.shape[-1] > 1 or k == 1:
+            return without_depth(theta, value)
+        return self._with_depth(values, theta, value)
 
-    def depth(self, values: Tensor, maxima: WorstCase) -> tuple[Tensor, Tensor]:
-        """Read the depths from the table; in one dimension only."""
-        theta, value = maxima
-        k, dim = theta.shape[-2:]
-        if dim > 1 or k == 1:
-            return super().depth(values, maxima)
+    def _with_depth(self, values: Tensor, theta: Tensor, value: Tensor) -> LocalMaxima:
+        """Read the depths of maxima in one dimension from the table."""
+        k = theta.shape[-2]
         lower, higher = torch.tril_indices(k, k, offset=-1, device=theta.device)
         one, other = theta.index_select(-2, lower), theta.index_select(-2, higher)
         places = self.lower + self.width * self.cells
@@ -210,7 +216,8 @@ class BoxSearch(ThetaSearch):
         ]
         depth = [torch.full_like(value[..., :1], torch.inf)]
         depth += [pair.values for pair in least]
-        return torch.cat(depth, dim=-1), places[torch.cat(valley, dim=-1)]
+        lowest = places[torch.cat(valley, dim=-1)]
+        return LocalMaxima(theta, value, torch.cat(depth, dim=-1), lowest)
 
     def branches(
         self,

@@ -3,7 +3,8 @@ r"""The worst case ``h(x) = argmax over theta of f(x, theta)``, for many ``x`` a
 A worst case can jump from one basin to another as ``x`` moves, so the search is global
 at every ``x``. In a finite set it compares all thetas. In a box it computes the values
 on a product grid (one matrix product for posterior samples), takes the most promising
-local maxima, and improves them by Newton's method.
+local maxima, and improves them by Newton's method. If some columns of theta are listed,
+it searches the box of the others for each row of listed values, all in one batch.
 
 The result is the value of the function at a point of the domain. It can be below the
 true maximum, but not above. Functions of a Matern kernel with ``nu = 0.5`` have peaks
@@ -28,8 +29,10 @@ from botorch_res.checks import check_number, check_type
 from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.optim.worst_cases.box_search import BoxSearch
 from botorch_res.optim.worst_cases.branches import Branches
+from botorch_res.optim.worst_cases.mixed_search import MixedSearch
 from botorch_res.optim.worst_cases.theta_search import (
     FiniteSearch,
+    LocalMaxima,
     Slopes,
     ThetaSearch,
     WorstCase,
@@ -78,12 +81,12 @@ class WorstCaseSolver:
             )
         self.effort = effort
         self.search = self._make_search()
-        columns = torch.cat([domain.x.index, domain.theta.index])
+        x, theta = domain.x.index, domain.theta.index[domain.theta.free]
         with torch.no_grad():
             self.table = self.functions.theta_table(self.thetas, domain)
             self.derivative_tables = [
                 self.functions.derivative_table(index)
-                for index in (domain.x.index, domain.theta.index, columns)
+                for index in (x, theta, torch.cat([x, theta]))
             ]
 
     @property
@@ -96,10 +99,10 @@ class WorstCaseSolver:
         theta = self.domain.theta
         if theta.choices is not None:
             return FiniteSearch(theta.choices)
+        lengthscale = self.lengthscale(theta)
         is_analytic = self.functions.is_analytic
-        return BoxSearch(
-            theta.bounds, self.lengthscale(theta), is_analytic, self.effort
-        )
+        box = BoxSearch(theta.free_bounds, lengthscale, is_analytic, self.effort)
+        return box if theta.is_box else MixedSearch(theta, box)
 
     def __call__(self, x: Tensor) -> WorstCase:
         """Find the worst cases, with gradients if ``x`` requires them.
@@ -126,7 +129,7 @@ class WorstCaseSolver:
 
         Returns:
             The ``sample_shape x b x k`` local worst cases, the worst first, and their
-            depths; see ``ThetaSearch.depth``.
+            depths; see ``LocalMaxima``.
         """
         self.check_shape(x)
         with torch.no_grad():
@@ -151,14 +154,12 @@ class WorstCaseSolver:
             depth = depth + pad(rise[..., unknown:] - lowest, (unknown, 0))
         return WorstCase(theta, value), depth
 
-    def _rank(self, x: Tensor, num_branches: int) -> tuple[Tensor, ...]:
-        """Find worst cases, their values and depths, and the lowest points between."""
-        values = self.table(x)
-        found = self.search.maximize(values, self._slopes(x), num_branches)
-        return *found, *self.search.depth(values, found)
+    def _rank(self, x: Tensor, num_branches: int) -> LocalMaxima:
+        """Find the highest local maxima over theta."""
+        return self.search.maximize(self.table(x), self._slopes(x), num_branches)
 
     def lengthscale(self, part: DomainPart) -> Tensor | None:
-        """Get the functions' lengthscales in the columns of a part of the domain.
+        """Get the functions' lengthscales in the free columns of a part of the domain.
 
         Args:
             part: The part.
@@ -167,7 +168,7 @@ class WorstCaseSolver:
             The lengthscales, or ``None`` if they are unknown.
         """
         scale = self.functions.lengthscale
-        return None if scale is None else part.of(scale)
+        return None if scale is None else part.free_of(part.of(scale))
 
     def lower_bound(self, x: Tensor) -> Tensor:
         """Bound the worst case from below by the largest value at the search's thetas.

@@ -2,7 +2,7 @@ r"""The search for the worst thetas at fixed ``x``, and its form for a finite se
 
 A search is made once for a set of thetas. It says at which thetas it needs values. From
 these values and from derivatives it finds the highest local maxima. For a finite set it
-compares all choices. For a box see ``box_search.py``.
+compares all choices. For a box see ``box_search.py``, for mixtures ``mixed_search.py``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,41 @@ class WorstCase(NamedTuple):
 
     theta: Tensor
     value: Tensor
+
+
+class LocalMaxima(NamedTuple):
+    """The ``k`` highest local maxima over theta at many points, the highest first.
+
+    The depth of a maximum is how far a path to a higher one must go down. A maximum
+    that is about to vanish has depth zero.
+
+    Attributes:
+        theta: ``... x k x d_theta`` maxima.
+        value: ``... x k`` values, minus infinity where there are fewer maxima.
+        depth: ``... x k`` depths, infinite for the highest maximum and wherever the
+            depth is unknown.
+        valley: ``... x (k - 1) x d_theta``, the lowest points of the paths from all
+            maxima but the highest, or ``... x 0 x d_theta`` if the depth is unknown.
+    """
+
+    theta: Tensor
+    value: Tensor
+    depth: Tensor
+    valley: Tensor
+
+
+def without_depth(theta: Tensor, value: Tensor) -> LocalMaxima:
+    """Make maxima whose depth is unknown.
+
+    Args:
+        theta: ``... x k x d_theta`` maxima.
+        value: ``... x k`` values.
+
+    Returns:
+        The maxima.
+    """
+    depth = torch.full_like(value, torch.inf)
+    return LocalMaxima(theta, value, depth, theta[..., :0, :])
 
 
 class Slopes(NamedTuple):
@@ -93,8 +128,8 @@ class ThetaSearch(ABC):
         return False
 
     @abstractmethod
-    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> WorstCase:
-        """Find the highest local maxima.
+    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> LocalMaxima:
+        """Find the highest local maxima, and how deep the valleys between them are.
 
         Args:
             values: ``... x M`` values at all of ``thetas``.
@@ -102,26 +137,8 @@ class ThetaSearch(ABC):
             k: The number of maxima.
 
         Returns:
-            The ``... x k`` maxima, the highest first.
+            The maxima.
         """
-
-    def depth(self, values: Tensor, maxima: WorstCase) -> tuple[Tensor, Tensor]:
-        """Measure the depth of the valleys between maxima, if possible.
-
-        The depth of a maximum is how far a path to a higher one must go down. A maximum
-        that is about to vanish has depth zero.
-
-        Args:
-            values: ``... x M`` values at all of ``thetas``.
-            maxima: ``... x k`` maxima, the highest first.
-
-        Returns:
-            ``... x k`` depths, infinite for the highest maximum and wherever the depth
-            is unknown. Then the lowest points of the paths from all other maxima,
-            ``... x (k - 1) x d_theta``, or ``... x 0 x d_theta`` if the depth is
-            unknown.
-        """
-        return torch.full_like(maxima.value, torch.inf), maxima.theta[..., :0, :]
 
     @abstractmethod
     def branches(
@@ -171,11 +188,11 @@ class FiniteSearch(ThetaSearch):
         """Whether there are no more than ``k`` choices."""
         return len(self.thetas) <= k
 
-    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> WorstCase:
+    def maximize(self, values: Tensor, slopes: Slopes, k: int) -> LocalMaxima:
         """Choose the highest values."""
         value, index = values.topk(min(k, len(self.thetas)), dim=-1)
         more = (0, k - value.shape[-1])
-        return WorstCase(
+        return without_depth(
             self.thetas[pad(index, more)], pad(value, more, value=-torch.inf)
         )
 
