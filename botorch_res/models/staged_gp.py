@@ -305,6 +305,8 @@ class GPStage(StagedGP):
 
 def _blockwise_product(whitener: Tensor, covariances: list[Tensor]) -> list[Tensor]:
     """Multiply a whitener and covariances."""
+    if len(covariances) == 1:
+        return [whitener @ covariances[0]]
     sizes = [covariance.shape[-2] for covariance in covariances]
     # A square whitener over several sets of known points is upper triangular.
     square = whitener.shape[-2] == whitener.shape[-1]
