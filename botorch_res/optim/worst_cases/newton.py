@@ -43,30 +43,28 @@ def solve_modified(matrix: Tensor, rhs: Tensor) -> Tensor:
     Returns:
         ``... x d x m`` solutions.
     """
-    dim = matrix.shape[-1]
-    size = torch.diagonal(matrix, dim1=-2, dim2=-1).abs().amax(dim=-1)
+    size = torch.diagonal(matrix, dim1=-2, dim2=-1).abs().amax(dim=-1, keepdim=True)
     dtype = torch.finfo(matrix.dtype)
     # Far below pivots that matter; steps along smaller ones are cut by the box anyway.
-    floor = (size * dtype.eps**0.75).clamp_min(dtype.tiny**0.5).unsqueeze(-1)
-    rows = []  # of L^T, each with its pivot
-    for i in range(dim):
-        column = matrix[..., 0]
-        pivot = column[..., :1].abs().maximum(floor)
-        lower = column[..., 1:] / pivot
-        rows.append((lower.unsqueeze(-1), pivot))
-        matrix = matrix[..., 1:, 1:] - lower.unsqueeze(-1) * column[..., None, 1:]
-        if i + 1 < dim:
-            head, rest = rhs[..., i : i + 1, :], rhs[..., i + 1 :, :]
-            rest = rest - lower.unsqueeze(-1) * head
-            rhs = torch.cat([rhs[..., : i + 1, :], rest], dim=-2)
-    solution = rhs[..., dim:, :]
-    for i in reversed(range(dim)):
-        lower, pivot = rows[i]
-        head = rhs[..., i : i + 1, :] / pivot.unsqueeze(-1)
-        if i + 1 < dim:
-            head = head - (lower * solution).sum(dim=-2, keepdim=True)
-        solution = torch.cat([head, solution], dim=-2)
-    return solution
+    floor = (size * dtype.eps**0.75).clamp_min(dtype.tiny**0.5)
+    entries = [list(row.unbind(-2)) for row in matrix.unsqueeze(-1).unbind(-3)]
+    solution = list(rhs.unbind(-2))
+    pivots, factors = [], []
+    for i in range(len(entries)):
+        column = [row[i] for row in entries]  # its entries from the diagonal on
+        pivot = column[i].abs().maximum(floor)
+        below = [entry / pivot for entry in column[i + 1 :]]
+        for j, factor in enumerate(below, start=i + 1):
+            solution[j] = solution[j] - factor * solution[i]
+            for k in range(i + 1, j + 1):
+                entries[j][k] = entries[j][k] - factor * column[k]
+        pivots.append(pivot)
+        factors.append(below)
+    for i in reversed(range(len(pivots))):
+        solution[i] = solution[i] / pivots[i]
+        for factor, later in zip(factors[i], solution[i + 1 :], strict=True):
+            solution[i] = solution[i] - factor * later
+    return torch.stack(solution, dim=-2)
 
 
 def box_newton_step(
@@ -94,25 +92,41 @@ def box_newton_step(
     if dim == 1:
         curvature = hessian.squeeze(-1).abs().clamp_min(tiny)
         return (gradient / curvature).clamp(lower, upper)
+    model = -hessian
+    identity = torch.eye(dim, dtype=hessian.dtype, device=hessian.device)
     step = torch.zeros_like(gradient)
     slope = gradient
     held = torch.zeros_like(gradient, dtype=torch.bool)
-    for _ in range(dim):
-        blocked = ((slope > 0) & (step >= upper)) | ((slope < 0) & (step <= lower))
-        held = held | blocked
-        free = (~held).to(gradient.dtype)
-        mask = free.unsqueeze(-1) * free.unsqueeze(-2)
-        matrix = torch.diag_embed(1.0 - free) - hessian * mask
+    for i in range(dim):
+        if i > 0:
+            slope = gradient + multiply(hessian, step)
+        held = held | ((slope > 0) & (step >= upper)) | ((slope < 0) & (step <= lower))
+        free = ~held
+        mask = free.unsqueeze(-1) & free.unsqueeze(-2)
         rhs = (free * slope).unsqueeze(-1)
-        move = solve_modified(matrix, rhs).squeeze(-1)
+        move = solve_modified(torch.where(mask, model, identity), rhs).squeeze(-1)
         # Go as far as the first bound, which then becomes active.
         room = torch.where(move > 0, upper - step, step - lower)
         ratio = torch.where(held, 1.0, room / move.abs().clamp_min(tiny))
         fraction = ratio.amin(dim=-1, keepdim=True).clamp(0.0, 1.0)
         step = (step + fraction * move).clamp(lower, upper)
         held = held | (ratio <= fraction)
-        slope = gradient + (hessian @ step.unsqueeze(-1)).squeeze(-1)
     return step
+
+
+def multiply(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Multiply many tiny symmetric matrices and vectors.
+
+    Elementwise operations are faster for these than a batch of matrix products.
+
+    Args:
+        matrix: ``... x d x d`` symmetric matrices.
+        vector: ``... x d`` vectors.
+
+    Returns:
+        ``... x d`` products.
+    """
+    return (matrix * vector.unsqueeze(-2)).sum(dim=-1)
 
 
 class Climbers(NamedTuple):
@@ -154,8 +168,7 @@ def aim(theta: Tensor, state: Derivatives, radius: Tensor) -> Climbers:
     lower = torch.maximum(-theta, -radius)
     upper = torch.minimum(1.0 - theta, radius)
     step = box_newton_step(gradient, hessian, lower, upper)
-    curved = (hessian @ step.unsqueeze(-1)).squeeze(-1)
-    gain = (step * (gradient + 0.5 * curved)).sum(dim=-1)
+    gain = (step * (gradient + 0.5 * multiply(hessian, step))).sum(dim=-1)
     return Climbers(theta, *state, radius.expand(theta.shape), step, gain)
 
 
