@@ -53,9 +53,6 @@ ROUGH_DENSITY = 3.0
 # and 6.9 % (Matern 5/2). Four times as many reduce them to 0.05 and 1.4 %, and take two
 # to four times as long.
 MAX_THETAS = 8192
-# Newton steps on polynomials, which cost almost nothing. With two, the robust optima of
-# 256 functions of 2 and 3 columns are the same to 1e-6.
-POLYNOMIAL_STEPS = 3
 # A Newton step of at most this share of the grid's spacing is taken without evaluating
 # the function there. With three times as much, the robust optima of these functions are
 # the same to 1e-6.
@@ -74,6 +71,7 @@ class SearchPlan(NamedTuple):
         margin: Grid points beyond the box, which make the polynomials accurate near
             its faces.
         num_climbers: How many peaks a climber starts from.
+        num_polynomial_steps: The steps that these take on polynomials.
         num_finalists: How many climbers continue on the functions themselves.
         num_steps: The steps that these take. Zero if polynomials are good enough.
     """
@@ -84,6 +82,7 @@ class SearchPlan(NamedTuple):
     radius: int
     margin: int
     num_climbers: int
+    num_polynomial_steps: int
     num_finalists: int
     num_steps: int
 
@@ -110,19 +109,25 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
             radius=6,
             margin=6,
             num_climbers=2,
+            num_polynomial_steps=3,
             num_finalists=1,
             num_steps=0,
         )
     if is_analytic and dim <= 3:
+        # Polynomials only have to lead to where Newton's method converges. With three
+        # steps on them, twice as many climbers or one more step on the functions, the
+        # misses in two dimensions are the same.
+        num_climbers = max(2, round((dim + 1) * effort))
         return SearchPlan(
             density=ANALYTIC_DENSITY * effort,
             max_points=max_points,
-            num_peaks=num_peaks,
+            num_peaks=2 * num_climbers,
             radius=5 - dim,
             margin=0,
-            num_climbers=2 * dim + 2,
+            num_climbers=num_climbers,
+            num_polynomial_steps=2,
             num_finalists=1,
-            num_steps=dim,
+            num_steps=1 if dim == 2 else dim,
         )
     # Neither the values on the grid nor a first step show which of several peaks is the
     # highest. In three dimensions, half as many finalists miss 0.8 % more, and half as
@@ -135,6 +140,7 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
         radius=0,
         margin=0,
         num_climbers=num_climbers,
+        num_polynomial_steps=0,
         num_finalists=num_climbers // 2,
         num_steps=4 * dim,
     )
@@ -279,7 +285,9 @@ class BoxSearch(ThetaSearch):
         top = self.cells[index]
         start = torch.cat([theta[..., :num_climbers, :], top], dim=-2)
         missing = torch.cat([promise[..., :num_climbers], highest], dim=-1).isinf()
-        climbers = self._leave_grid(values, start, derivatives, POLYNOMIAL_STEPS)
+        climbers = self._leave_grid(
+            values, start, derivatives, plan.num_polynomial_steps
+        )
         if plan.num_steps:
             # On polynomials the values have converged; else the next step counts, too.
             height = climbers.value + (0.0 if plan.radius else climbers.gain)
