@@ -659,3 +659,25 @@ class TestBadInput:
     def test_choices(self, part, choices, error, message):
         with pytest.raises(error, match=message.format(part)):
             unit_domain(2, [0], **{f"{part}_choices": choices})
+
+
+class TestCategories:
+    domain = RobustDomain(
+        BOUNDS, [2], {1: [10.0, 12.0]}, {2: [0.0, 0.5]}, cat_dims=[2, 1]
+    )
+
+    def test_kept(self):
+        assert self.domain.cat_dims == (2, 1)
+        assert self.domain.to(torch.float32).cat_dims == (2, 1)
+        assert self.domain.settings().cat_dims == (2, 1)
+        names = {"RobustDomain": RobustDomain, "tensor": torch.tensor, "torch": torch}
+        assert eval(repr(self.domain), names).cat_dims == (2, 1)
+        sloppy = RobustDomain(
+            BOUNDS, [2], {1: [10.0, 12.0]}, tolerances={0: 0.1}, cat_dims=[1]
+        )
+        assert sloppy.evaluations.cat_dims == (1,)
+
+    @pytest.mark.parametrize("cat_dims", [[0], [1, 1], [3], ["steel"]])
+    def test_bad_input(self, cat_dims):
+        with pytest.raises(InputDataError, match=r"`cat_dims` .* some of \[1\], got"):
+            RobustDomain(BOUNDS, [2], {1: [10.0, 12.0]}, cat_dims=cat_dims)

@@ -18,7 +18,7 @@ from botorch_res.checks import (
     is_number,
     require,
 )
-from botorch_res.domain.part import ROUNDING
+from botorch_res.domain.part import ROUNDING, DomainPart
 
 # What users give for choices: the rows of all columns of a part, or a dictionary of the
 # values of some columns, or of the rows of some tuples of columns.
@@ -217,6 +217,27 @@ def validated_columns(
         raise InputDataError(
             f"Expected `tolerances` of controllable columns only, got one of the "
             f"uncontrollable columns {both}."
+        )
+    return columns
+
+
+def validated_categories(
+    cat_dims: Sequence[int],
+    x: DomainPart,
+    theta: DomainPart,
+    tolerances: dict[int, tuple[float, float]],
+) -> tuple[int, ...]:
+    """Read the columns of categories, or raise an error that says what is wrong."""
+    listed = {part.columns[i] for part in (x, theta) for i in part.listed.tolist()}
+    possible = sorted(listed - set(tolerances))
+    try:
+        columns = tuple(operator.index(i) for i in cat_dims)
+    except TypeError:
+        columns = (-1,)
+    if len(set(columns)) < len(columns) or not set(columns) <= set(possible):
+        raise InputDataError(
+            "Expected `cat_dims` to be distinct columns with listed values and without "
+            f"a tolerance, here some of {possible}, got {cat_dims!r}."
         )
     return columns
 

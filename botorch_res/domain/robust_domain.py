@@ -32,6 +32,7 @@ from botorch_res.domain.arguments import (
     Choices,
     read_choices,
     validated_bounds,
+    validated_categories,
     validated_columns,
     validated_evaluations,
     validated_tolerances,
@@ -56,6 +57,7 @@ class RobustDomain(Unchangeable):
         has_tolerance: ``d`` booleans: which columns have a tolerance.
         evaluations: The domain of the points ``z`` at which the function can be
             evaluated: this one, or without tolerances the box that is widened by them.
+        cat_dims: The listed columns of ``z`` whose values are codes of categories.
     """
 
     bounds: Tensor
@@ -64,6 +66,7 @@ class RobustDomain(Unchangeable):
     _tolerances: dict[int, tuple[float, float]]
     evaluations: RobustDomain
     has_tolerance: Tensor
+    cat_dims: tuple[int, ...]
     _nominal: Tensor
     _order: Tensor
 
@@ -75,6 +78,7 @@ class RobustDomain(Unchangeable):
         theta_choices: Choices | None = None,
         tolerances: Mapping[int, float | tuple[float, float]] | None = None,
         evaluation_bounds: Tensor | None = None,
+        cat_dims: Sequence[int] = (),
     ) -> None:
         """Check the arguments and make the two parts.
 
@@ -95,6 +99,9 @@ class RobustDomain(Unchangeable):
             evaluation_bounds: A ``2 x d`` tensor of the box in which the function can
                 be evaluated. By default, these are the ``bounds``, widened by the
                 tolerances. Nature's choices are not bound by it.
+            cat_dims: The columns whose listed values are codes of categories, such as
+                materials. Between categories there is no order and no distance, so
+                the package's models use a categorical kernel for these columns.
 
         Example:
             >>> bounds = torch.tensor([[-5.0, 0.0], [10.0, 15.0]], dtype=torch.double)
@@ -116,7 +123,8 @@ class RobustDomain(Unchangeable):
         columns = (*deviations, *columns)
         chosen = read_choices("theta", columns, theta_bounds, theta_choices)
         theta = DomainPart("theta", columns, theta_bounds, *chosen)
-        self._set(bounds, x, theta, deviations)
+        cat_dims = validated_categories(cat_dims, x, theta, deviations)
+        self._set(bounds, x, theta, deviations, cat_dims)
         if deviations or evaluation_bounds is not None:
             widened = bounds.clone()
             widened[:, list(deviations)] += theta_bounds[:, list(deviations)]
@@ -129,6 +137,7 @@ class RobustDomain(Unchangeable):
         x: DomainPart,
         theta: DomainPart,
         tolerances: dict[int, tuple[float, float]],
+        cat_dims: tuple[int, ...],
     ) -> None:
         """Store the parts, and what the nominal setting of a point depends on."""
         has_tolerance = torch.zeros_like(bounds[0], dtype=torch.bool)
@@ -142,6 +151,7 @@ class RobustDomain(Unchangeable):
             _tolerances=tolerances,
             evaluations=self,
             has_tolerance=has_tolerance,
+            cat_dims=cat_dims,
             _nominal=x.of(nominal * has_tolerance),
             _order=torch.cat([x.index, theta.index]).argsort(),
         )
@@ -161,6 +171,7 @@ class RobustDomain(Unchangeable):
             "theta_choices": _as_argument(self.theta),
             "tolerances": self.tolerances or None,
             "evaluation_bounds": evaluations,
+            "cat_dims": self.cat_dims or None,
         }
         return {k: v for k, v in arguments.items() if v is not None}
 
@@ -273,16 +284,16 @@ class RobustDomain(Unchangeable):
             ),
         )
 
-    @staticmethod
     def _with_parts(
+        self,
         bounds: Tensor,
         x: DomainPart,
         theta: DomainPart,
         tolerances: dict[int, tuple[float, float]] | None = None,
     ) -> RobustDomain:
-        """Make a domain from its parts; theta can be empty."""
+        """Make a domain of the same columns from its parts; theta can be empty."""
         domain = object.__new__(RobustDomain)
-        domain._set(bounds, x, theta, tolerances or {})
+        domain._set(bounds, x, theta, tolerances or {}, self.cat_dims)
         return domain
 
     def nearest_evaluation(self, z: Tensor) -> Tensor:

@@ -347,7 +347,7 @@ class ParameterSpace:
         space = cls.__new__(cls)
         space.named = content["named"]
         space.parameters = tuple(Parameter(**p) for p in content["parameters"])
-        tensors = {
+        tensors: dict[str, Any] = {
             name: torch.tensor(content[name], dtype=torch.double)
             for name in ("bounds", "x_choices", "theta_choices", "evaluation_bounds")
             if content.get(name) is not None
