@@ -9,6 +9,7 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.settings import validate_input_scaling
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import Mean
 from torch import Tensor
 
 from botorch_res import RobustDomain
@@ -149,3 +150,14 @@ def random_samples(
     X = X if bounds is None else torch.lerp(*bounds, X)
     model = make_model(X, Y, 1e-4, kernel, bounds, outcome_transform=None)
     return draw_fourier_samples(model, num_samples, seed=seed), model
+
+
+class QuadraticMean(Mean):
+    """A prior mean that is neither constant nor linear."""
+
+    def __init__(self, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.size = torch.nn.Parameter(torch.full((*batch_shape, 1), 0.5, **DOUBLE))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.size * x.square().sum(dim=-1)

@@ -301,7 +301,7 @@ class qRobustEntropySearch(AcquisitionFunction):
     def _information_gain(self, points: Tensor) -> Tensor:
         """Compute the information gain at ``model_batch_shape x n x d`` points."""
         prior, conditional = self._variances(points)
-        noise = self.noise_variance.unsqueeze(-1)
+        noise = self.view.noise_at(points)
         return 0.5 * ((prior + noise).log() - (conditional + noise).log().mean(dim=0))
 
     def _variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -340,8 +340,8 @@ class qRobustEntropySearch(AcquisitionFunction):
             pending = self.X_pending.to(points)
             values = self.samples(pending)
             pending = pending.expand(*members, *pending.shape)
-            noise = self.noise_variance.unsqueeze(-1).expand(pending.shape[:-1])
             transformed = self.view.transform_inputs(pending)
+            noise = self.view.noise_at(pending).expand(pending.shape[:-1])
             process = process.with_observations(transformed, values, noise)
             points = torch.cat([points, pending], dim=-2)
         partners, worst_value, _ = self._worst_cases(points, num_branches=1)

@@ -28,20 +28,25 @@ import torch
 from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models.gpytorch import GPyTorchModel, MultiTaskGPyTorchModel
 from botorch.models.model import Model
+from botorch.models.multitask import MultiTaskGP
 from botorch.models.transforms.outcome import (
     ChainedOutcomeTransform,
     StratifiedStandardize,
 )
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from gpytorch.means import ConstantMean, ZeroMean
+from gpytorch.likelihoods import (
+    FixedNoiseGaussianLikelihood,
+    GaussianLikelihood,
+    HadamardGaussianLikelihood,
+)
+from gpytorch.means import ConstantMean, LinearMean, MultitaskMean, ZeroMean
 from gpytorch.models import ExactGP
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
 from torch.nn import Module
 
 from botorch_res.checks import check_finite
+from botorch_res.models.kernel_sum import read_kernel
 from botorch_res.models.staged_gp import StagedGP
-from botorch_res.models.stationary_kernel import read_stationary_kernel
 
 
 class ExactGPView(StagedGP):
@@ -58,6 +63,7 @@ class ExactGPView(StagedGP):
         noise: ``batch_shape x t`` noise variance of each observation.
         mean_module: The prior mean.
         covar_module: The kernel.
+        kernel: The same kernel as a sum of products, for its values.
         outcome_offset: ``batch_shape x 1``; user units are
             ``outcome_offset + outcome_scale * value``.
         outcome_scale: ``batch_shape x 1``.
@@ -67,6 +73,10 @@ class ExactGPView(StagedGP):
         whitener: ``batch_shape x t x t`` inverse of ``cholesky``.
         whitened_residual: ``batch_shape x t`` product of ``whitener`` and
             ``residual``.
+        task_column: The column of tasks of a ``MultiTaskGP``, else -1.
+        task_numbers: The position of each task among all of them, by its name; ``None``
+            if these are the same.
+        task_noise: The noise variance of each task, if each has its own.
     """
 
     original_inputs: Tensor
@@ -77,6 +87,9 @@ class ExactGPView(StagedGP):
     outcome_scale: Tensor
     cholesky: Tensor
     residual: Tensor
+    task_column: int
+    task_numbers: Tensor | None
+    task_noise: Tensor | None
 
     def __init__(
         self, model: Model, negate: bool = False, model_units: bool = False
@@ -85,7 +98,8 @@ class ExactGPView(StagedGP):
 
         Args:
             model: A single-output exact GP with training data, such as
-                ``SingleTaskGP``, single, batched or ensemble.
+                ``SingleTaskGP``, single, batched or ensemble; or a ``MultiTaskGP``,
+                whose column of tasks is one of the inputs.
             negate: View the process of the negative function. This is the same, to the
                 bit, as viewing the model of the negative data.
             model_units: Leave the outcome transform out, so that the user's units of an
@@ -103,11 +117,15 @@ class ExactGPView(StagedGP):
         _check_supported(gp)
         self.batch_shape = torch.Size(gp.batch_shape)
         self.mean_module = _frozen_copy(gp.mean_module)
-        self.covar_module = _frozen_copy(gp.covar_module)
-        self.stationary_kernel = read_stationary_kernel(self.covar_module)
+        self.covar_module: Any = _frozen_copy(gp.covar_module)
         transform = getattr(gp, "input_transform", None)
         self.input_transform = None if transform is None else _frozen_copy(transform)
         self.sign = -1.0 if negate else 1.0
+        # No column is the task of other models.
+        self.task_column = gp._task_feature if type(gp) is MultiTaskGP else -1
+        mapper = getattr(gp, "_task_mapper", None)
+        self.register_buffer("task_numbers", mapper)
+        self.register_buffer("task_noise", None)
 
         with torch.no_grad():
             inputs = original = gp.train_inputs[0]
@@ -118,6 +136,11 @@ class ExactGPView(StagedGP):
                     original = original.select(-3, 0)
             elif transform is not None:
                 inputs = transform.preprocess_transform(inputs)
+            inputs = self._number_tasks(inputs)
+            noise = gp.likelihood.noise.detach()
+            if type(gp.likelihood) is HadamardGaussianLikelihood:
+                self.task_noise = noise.flatten()
+                noise = self._of_task(self.task_noise, inputs)
             targets = self.sign * gp.train_targets.detach()
             shape = torch.Size([*self.batch_shape, inputs.shape[-2]])
             offset, scale = _affine_outcome(gp, targets)
@@ -127,11 +150,12 @@ class ExactGPView(StagedGP):
                 "original_inputs": original.detach().expand(*shape, original.shape[-1]),
                 "train_inputs": inputs.detach().expand(*shape, inputs.shape[-1]),
                 "train_targets": targets.expand(shape),
-                "noise": gp.likelihood.noise.detach().expand(shape),
+                "noise": noise.expand(shape),
                 "outcome_offset": (self.sign * offset).expand(*self.batch_shape, 1),
                 "outcome_scale": scale.expand(*self.batch_shape, 1),
             }
             check_finite(**data)
+            self.kernel = read_kernel(self.covar_module, inputs)
             _check_forward(gp, inputs)
             for name, value in data.items():
                 self.register_buffer(name, value.clone())
@@ -163,16 +187,45 @@ class ExactGPView(StagedGP):
         """
         return self.noise.mean(dim=-1)
 
+    def noise_at(self, X: Tensor) -> Tensor:
+        """Noise variance of a new observation at each point.
+
+        Args:
+            X: ``... x batch_shape x n x d`` points in the user's units.
+
+        Returns:
+            Variances that broadcast with ``... x batch_shape x n``: those of the
+            points' tasks, if each task has its own, otherwise the average over the
+            data.
+        """
+        if self.task_noise is None:
+            return self.observation_noise.unsqueeze(-1)
+        return self._of_task(self.task_noise, self.transform_inputs(X))
+
     @property
     def has_constant_mean(self) -> bool:
         """Whether the prior mean is a ``ConstantMean`` or a ``ZeroMean``."""
         return type(self.mean_module) in (ConstantMean, ZeroMean)
 
-    def check_constant_mean(self) -> None:
-        """Raise an ``UnsupportedError`` unless the prior mean is constant."""
-        if not self.has_constant_mean:
+    @property
+    def mean_columns(self) -> list[int]:
+        """The column of tasks, if each has a constant prior mean of its own."""
+        module = self.mean_module
+        if type(module) is not MultitaskMean or not all(
+            type(base) in (ConstantMean, ZeroMean) for base in module.base_means
+        ):
+            return []
+        return [self.task_column]
+
+    def check_mean(self) -> None:
+        """Raise an ``UnsupportedError`` unless the prior mean is constant or linear.
+
+        It may be another constant for each task.
+        """
+        is_linear = type(self.mean_module) is LinearMean
+        if not (self.has_constant_mean or is_linear or self.mean_columns):
             raise UnsupportedError(
-                "Expected a model with a ConstantMean or a ZeroMean, got "
+                "Expected a model with a ConstantMean, a ZeroMean or a LinearMean, got "
                 f"{type(self.mean_module).__name__}."
             )
 
@@ -190,7 +243,24 @@ class ExactGPView(StagedGP):
         Returns:
             The same points in the model's space.
         """
-        return X if self.input_transform is None else self.input_transform(X)
+        if self.input_transform is not None:
+            X = self.input_transform(X)
+        return self._number_tasks(X)
+
+    def _number_tasks(self, X: Tensor) -> Tensor:
+        """Replace the names of tasks, which are whole numbers, by their positions."""
+        if self.task_numbers is None:
+            return X
+        is_task = torch.arange(X.shape[-1], device=X.device) == self.task_column
+        number = self.task_numbers[X.detach()[..., self.task_column].round().long()]
+        return torch.where(is_task, number.unsqueeze(-1), X)
+
+    def _of_task(self, values: Tensor, X: Tensor) -> Tensor:
+        """Select the values of the task of each point, of ``... x num_tasks``."""
+        task = X.detach()[..., self.task_column].round().long()
+        shape = torch.broadcast_shapes(values.shape[:-1], task.shape)
+        values = values.expand(*shape, values.shape[-1])
+        return values.gather(-1, task.expand(shape).unsqueeze(-1)).squeeze(-1)
 
     def untransform_outcomes(self, values: Tensor) -> Tensor:
         """Carry outcomes from the model's space to the user's units.
@@ -212,6 +282,9 @@ class ExactGPView(StagedGP):
         Returns:
             ``... x batch_shape x n`` prior means.
         """
+        if type(self.mean_module) is MultitaskMean:
+            others = [i for i in range(X.shape[-1]) if i != self.task_column]
+            return self.sign * self._of_task(self.mean_module(X[..., others]), X)
         mean: Tensor = self.sign * self.mean_module(X)
         return mean
 
@@ -225,10 +298,7 @@ class ExactGPView(StagedGP):
         Returns:
             ``... x batch_shape x n x m`` covariances.
         """
-        if self.stationary_kernel is not None:
-            return self.stationary_kernel.matrix(X1, X2)
-        covariance: Tensor = self.covar_module(X1, X2).to_dense()
-        return covariance
+        return self.kernel.matrix(X1, X2)
 
     def prior_pair_covariance(self, X1: Tensor, X2: Tensor) -> Tensor:
         """Prior covariance of each point with its partner.
@@ -240,11 +310,7 @@ class ExactGPView(StagedGP):
         Returns:
             ``... x batch_shape x n`` covariances.
         """
-        if self.stationary_kernel is not None:
-            return self.stationary_kernel.pairs(X1, X2)
-        X1, X2 = torch.broadcast_tensors(X1, X2)
-        covariance: Tensor = self.covar_module(X1, X2, diag=True)
-        return covariance
+        return self.kernel.pairs(X1, X2)
 
     def prior_variance(self, X: Tensor) -> Tensor:
         """Prior variance at each point.
@@ -255,10 +321,7 @@ class ExactGPView(StagedGP):
         Returns:
             ``... x batch_shape x n`` variances.
         """
-        if self.stationary_kernel is not None:
-            return self.stationary_kernel.variance(X)
-        variance: Tensor = self.covar_module(X, diag=True)
-        return variance
+        return self.kernel.variance(X)
 
     @property
     def points(self) -> Tensor:  # type: ignore[override]
@@ -275,14 +338,17 @@ def _frozen_copy(module: Module) -> Module:
 def _check_supported(model: Any) -> None:
     """Raise unless the view's formulas are those of the model."""
     name = type(model).__name__
+    is_multi_task = type(model) is MultiTaskGP
     if not all(isinstance(model, base) for base in (ExactGP, GPyTorchModel)):
         raise UnsupportedError(
             f"Expected an exact GP such as SingleTaskGP, but got {name}."
         )
-    if isinstance(model, MultiTaskGPyTorchModel) or model.num_outputs != 1:
+    if not is_multi_task and (
+        isinstance(model, MultiTaskGPyTorchModel) or model.num_outputs != 1
+    ):
         raise UnsupportedError(
-            f"Expected a single-output model, but got {name} with "
-            f"{model.num_outputs} output(s); multi-task models are not supported."
+            f"Expected a single-output model or a MultiTaskGP, but got {name} with "
+            f"{model.num_outputs} output(s)."
         )
     if model.train_targets is None or model.train_targets.numel() == 0:
         raise InputDataError(
@@ -296,10 +362,14 @@ def _check_supported(model: Any) -> None:
                 "fitted first."
             )
     # Exact types: subclasses of either change what ``noise`` means.
-    if type(model.likelihood) not in (GaussianLikelihood, FixedNoiseGaussianLikelihood):
+    if type(model.likelihood) not in (
+        GaussianLikelihood,
+        FixedNoiseGaussianLikelihood,
+        HadamardGaussianLikelihood,
+    ):
         raise UnsupportedError(
-            "Expected the likelihood to be GaussianLikelihood or "
-            "FixedNoiseGaussianLikelihood, but got "
+            "Expected the likelihood to be GaussianLikelihood, "
+            "FixedNoiseGaussianLikelihood or HadamardGaussianLikelihood, but got "
             f"{type(model.likelihood).__name__}."
         )
     transform = getattr(model, "input_transform", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
 from gpytorch.means import ZeroMean
 from torch import Tensor
@@ -23,7 +24,11 @@ def members(view: ExactGPView) -> list[SingleTaskGP]:
     Raises:
         UnsupportedError: If the prior mean is not constant.
     """
-    view.check_constant_mean()
+    if not view.has_constant_mean:
+        raise UnsupportedError(
+            "Expected a model with a ConstantMean or a ZeroMean, got "
+            f"{type(view.mean_module).__name__}."
+        )
     kernel: Any = view.covar_module
     if len(view.batch_shape) == 0:
         return [_single(view.train_inputs, view.residual, view.noise, kernel)]

@@ -3,8 +3,8 @@ r"""Dense evaluation of the stationary kernels, without a host synchronisation.
 GPyTorch asks ``torch.equal`` of the two sets of points in every evaluation. On a GPU
 that waits for the device, and on a CPU its lazy tensors cost several times the
 arithmetic. The squared exponential and Matern kernels, with or without scale and ARD,
-are therefore evaluated here from hyperparameters read once; every other kernel goes
-through GPyTorch.
+are therefore evaluated here from hyperparameters read once. ``kernel_sum`` finds them
+in sums and products.
 
 The formulas are those of the module ``radial``.
 """
@@ -15,7 +15,6 @@ import math
 from typing import Any
 
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 from torch.nn import Module
 
@@ -27,7 +26,8 @@ class StationaryKernel(Module):
 
     Attributes:
         smoothness: Matern's ``nu``; infinite for the squared exponential.
-        lengthscale: ``batch_shape x 1 x d`` (or ``1``) lengthscales.
+        lengthscale: ``batch_shape x 1 x d`` (or ``1``) lengthscales. Columns with an
+            infinite one do not count.
         outputscale: ``batch_shape x 1`` variance of the prior.
     """
 
@@ -48,6 +48,17 @@ class StationaryKernel(Module):
         self.smoothness = smoothness
         self.register_buffer("lengthscale", lengthscale.detach().clone())
         self.register_buffer("outputscale", outputscale.detach().clone())
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the lengthscales are those of a batch of models."""
+        return self.lengthscale.ndim > 2
+
+    @property
+    def columns(self) -> list[int]:
+        """The columns that count: those with a finite lengthscale."""
+        counts = self.lengthscale.isfinite().flatten(0, -2).all(dim=0)
+        return counts.nonzero().flatten().tolist()
 
     def matrix(self, X1: Tensor, X2: Tensor) -> Tensor:
         """Covariance of all pairs of points.
@@ -136,26 +147,3 @@ def _slope(own: Tensor, other: Tensor, weight: Tensor) -> Tensor:
     total = weight.sum(dim=-1, keepdim=True)
     slope = (own - center) * total - weight @ (other - center)
     return (2.0 * slope).sum_to_size(own.shape)
-
-
-def read_stationary_kernel(kernel: Any) -> StationaryKernel | None:
-    """Turn a GPyTorch kernel into a fast one, where possible.
-
-    Args:
-        kernel: Any GPyTorch kernel.
-
-    Returns:
-        Its fast equivalent, or ``None`` if there is none.
-    """
-    scaled = type(kernel) is ScaleKernel
-    base = kernel.base_kernel if scaled else kernel
-    # Exact types: a subclass may compute something else.
-    if type(base) not in (RBFKernel, MaternKernel):
-        return None
-    if kernel.active_dims is not None or base.active_dims is not None:
-        return None
-    lengthscale = base.lengthscale
-    smoothness = base.nu if type(base) is MaternKernel else math.inf
-    one = torch.ones_like(lengthscale[..., 0])
-    outputscale = kernel.outputscale.unsqueeze(-1) if scaled else one
-    return StationaryKernel(smoothness, lengthscale, outputscale)

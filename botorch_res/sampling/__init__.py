@@ -8,7 +8,7 @@ from botorch_res.sampling.batch_function import (
 )
 from botorch_res.sampling.expansion import Expansion
 from botorch_res.sampling.fourier import draw_fourier_samples
-from botorch_res.sampling.grid_samples import GridSamples
+from botorch_res.sampling.function_sum import FunctionSum
 from botorch_res.sampling.posterior_mean import posterior_mean
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "CallableFunction",
     "Derivatives",
     "Expansion",
-    "GridSamples",
+    "FunctionSum",
     "as_batch_function",
     "draw_fourier_samples",
     "posterior_mean",

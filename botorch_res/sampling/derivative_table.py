@@ -9,22 +9,23 @@ With ``p = w.u - e`` the derivatives of ``r cos(p)`` are ``-r sin(p) w`` and
 
 In this form all weights, frequencies and centres are in small tables that are made
 once. An evaluation makes large tensors, with one entry for each point and feature, but
-only takes a cosine, a sine, a kernel and matrix products of them. The work is cut into
+only takes a cosine, a sine, a kernel and matrix products of them. Weights that depend
+on the level of a point multiply these large tensors instead. The work is cut into
 pieces of a few functions, not of a few points, because every function has its own
 tables.
 """
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, NamedTuple
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from botorch_res.models.radial import radial_derivatives, squared_distance
 from botorch_res.sampling import memory
 from botorch_res.sampling.batch_function import Derivatives
+from botorch_res.sampling.levels import at_levels
 
 if TYPE_CHECKING:
     from botorch_res.sampling.expansion import Expansion
@@ -37,7 +38,7 @@ class Tables(NamedTuple):
 
     Attributes:
         frequencies: ``1 x batch_shape x d x F`` frequencies ``w``.
-        angles: ``sample_shape x 1 x F`` angles ``e``.
+        angles: ``sample_shape x 1 x F`` angles ``e``; zero if there are levels.
         offset: ``sample_shape x 1`` constants.
         cosines: ``sample_shape x F x (1 + k * k)`` factors of cosines.
         sines: ``sample_shape x F x k`` factors of sines.
@@ -47,6 +48,8 @@ class Tables(NamedTuple):
         slope: ``1 x batch_shape x 1 x k`` derivatives of the scaled columns.
         metric: ``1 x batch_shape x 1 x k x k`` products of these derivatives, for pairs
             that are one and the same column; zero for others.
+        weights: ``sample_shape x L x (2 F + t)`` weights of each level. The factors
+            above are without weights then. Without levels ``L`` is zero.
     """
 
     frequencies: Tensor
@@ -59,6 +62,7 @@ class Tables(NamedTuple):
     kernels: Tensor
     slope: Tensor
     metric: Tensor
+    weights: Tensor
 
     def narrow(self, start: int, stop: int) -> Tables:
         """Select the tables of some of the functions.
@@ -88,26 +92,38 @@ class DerivativeTable:
         """
         self.expansion = expansion
         self.columns = columns
+        kernel = expansion.kernel
+        self.is_simple = kernel.shares is None
         slope = slope.index_select(-1, columns).unsqueeze(0)
         frequencies = expansion.frequencies.unsqueeze(0)
-        amplitude = expansion.amplitudes.unsqueeze(-1)
         rates = slope * frequencies.index_select(-1, columns)
         centers = expansion.centers.unsqueeze(0)
         center = slope * centers.index_select(-1, columns)
         products = [torch.ones_like(center[..., :1]), center, _outer(center)]
-        weights = expansion.kernel_weights.unsqueeze(-1)
+        if expansion.levels is None:
+            amplitude = expansion.amplitudes.unsqueeze(-1)
+            angles = expansion.angles.unsqueeze(-2)
+            weight = expansion.kernel_weights.unsqueeze(-1)
+            weights = expansion.cosines.unsqueeze(-2)[..., :0, :]
+        else:
+            amplitude = torch.ones_like(frequencies[..., :1])
+            angles = torch.zeros_like(amplitude.mT)
+            weight = torch.ones_like(centers[..., :1])
+            parts = expansion.cosines, expansion.sines, expansion.kernel_weights
+            weights = torch.cat(parts, dim=-1)
         self.tables = Tables(
             frequencies=frequencies.mT.contiguous(),
-            angles=expansion.angles.unsqueeze(-2),
+            angles=angles,
             offset=expansion.offset.unsqueeze(-1),
             cosines=torch.cat([amplitude, -amplitude * _outer(rates)], dim=-1),
             sines=-amplitude * rates,
             centers=centers,
             half_norms=-0.5 * centers.square().sum(dim=-1).unsqueeze(-2),
-            kernels=weights * torch.cat(products, dim=-1),
+            kernels=weight * torch.cat(products, dim=-1),
             slope=slope,
             metric=_outer(slope).unflatten(-1, (len(columns), len(columns)))
             * (columns.unsqueeze(-1) == columns),
+            weights=weights,
         )
 
     def __call__(self, z: Tensor) -> Derivatives:
@@ -123,7 +139,9 @@ class DerivativeTable:
             z = z.expand(*self.expansion.sample_shape, *z.shape[-2:])
         with torch.no_grad():
             u = self.expansion.scaled(z)
-            features = self.tables.angles.shape[-1] + self.tables.centers.shape[-2]
+            levels = self.expansion.levels
+            level = None if levels is None else levels.index(z)
+            features = self.tables.frequencies.shape[-1] + self.tables.centers.shape[-2]
             others = self.expansion.sample_shape[1:].numel()
             points = max(1, memory.piece_size(z.device) // (features * others))
             count = max(1, points // max(1, u.shape[-2]))
@@ -131,39 +149,64 @@ class DerivativeTable:
             parts = []
             for start in range(0, len(u), count):
                 tables = self.tables.narrow(start, start + count)
-                chunks = u[start : start + count].split(rows, dim=-2)
-                parts.append(_join([self._evaluate(c, tables) for c in chunks], True))
+                own = slice(start, start + count)
+                pieces = u[own].split(rows, dim=-2)
+                where: tuple[Tensor | None, ...] = (None,) * len(pieces)
+                if level is not None:
+                    where = level[own].split(rows, dim=-1)
+                found = [
+                    self._evaluate(*piece, tables)
+                    for piece in zip(pieces, where, strict=True)
+                ]
+                parts.append(_join(found, True))
             return _join(parts, False)
 
-    def _evaluate(self, u: Tensor, tables: Tables) -> Derivatives:
+    def _evaluate(self, u: Tensor, level: Tensor | None, tables: Tables) -> Derivatives:
         """Evaluate one piece."""
         k = len(self.columns)
-        phase = (u @ tables.frequencies).sub_(tables.angles)
-        value, hessian = (phase.cos() @ tables.cosines).split([1, k * k], dim=-1)
+        phase = u @ tables.frequencies
+        weight = None
+        if level is None:
+            phase = phase.sub_(tables.angles)
+            even, odd = phase.cos(), None
+        else:
+            waves = tables.frequencies.shape[-1]
+            sizes = [waves, waves, tables.centers.shape[-2]]
+            weights = at_levels(tables.weights, level.unsqueeze(-3)).squeeze(-4)
+            a, b, weight = weights.split(sizes, dim=-1)
+            cosine, sine = phase.cos(), phase.sin()
+            even = a * cosine + b * sine
+            odd = a.mul_(sine).sub_(b.mul_(cosine))
+        value, hessian = (even @ tables.cosines).split([1, k * k], dim=-1)
         value = tables.offset + value.squeeze(-1)
-        gradient = phase.sin_() @ tables.sines
+        gradient = (phase.sin_() if odd is None else odd) @ tables.sines
         hessian = hessian.unflatten(-1, (k, k))
         if tables.centers.shape[-2] == 0:
             return Derivatives(value, gradient, hessian)
-        kernels = self._kernels(u, tables)
+        evaluate = self._kernels if self.is_simple else self._products
+        kernels = evaluate(u, weight, tables)
         return Derivatives(
             value + kernels.value,
             gradient + kernels.gradient,
             hessian + kernels.hessian,
         )
 
-    def _kernels(self, u: Tensor, tables: Tables) -> Derivatives:
-        """Compute the kernels' part of the derivatives."""
-        k = len(self.columns)
-        table, smoothness = tables.kernels, self.expansion.smoothness
-        if math.isinf(smoothness):  # k0 = k2 = -k1: one product serves all
+    def _kernels(self, u: Tensor, weight: Tensor | None, tables: Tables) -> Derivatives:
+        """Compute the part of a kernel with a single factor."""
+        k, kernel = len(self.columns), self.expansion.kernel
+        table = tables.kernels
+        if kernel.is_analytic:  # k0 = k2 = -k1: one product serves all
             norms = 0.5 * u.square().sum(dim=-1, keepdim=True)
             k2 = (u @ tables.centers.mT + tables.half_norms - norms).exp()
+            if weight is not None:
+                k2 = k2.mul_(weight)
             total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
             total0, total1, moment1 = total2, -total2, -moment2
         else:
-            distance = squared_distance(u, tables.centers, smoothness)
-            k0, k1, k2 = radial_derivatives(distance, smoothness)
+            (triple,) = kernel.derivatives(kernel.distances(u, tables.centers))
+            if weight is not None:
+                triple = (triple[0] * weight, triple[1] * weight, triple[2] * weight)
+            k0, k1, k2 = triple
             total0 = k0 @ table[..., :1]
             total1, moment1 = (k1 @ table[..., : 1 + k]).split([1, k], dim=-1)
             total2, moment2, square = (k2 @ table).split([1, k, k * k], dim=-1)
@@ -172,6 +215,42 @@ class DerivativeTable:
         hessian = square.unflatten(-1, (k, k)) - mixed - mixed.mT
         hessian.add_(total1.unsqueeze(-1) * tables.metric)
         return Derivatives(total0.squeeze(-1), total1 * point - moment1, hessian)
+
+    def _products(
+        self, u: Tensor, weight: Tensor | None, tables: Tables
+    ) -> Derivatives:
+        """Compute the part of a kernel with several factors, pair by pair.
+
+        With ``D_i = slope (u - u_j)`` as factor ``i`` sees it, a product has the
+        gradient ``sum_i k1_i D_i`` and the Hessian ``sum_i k2_i D_i D_i^T + k1_i
+        metric_i + sum_(i != l) k1_i k1_l D_i D_l^T``, each times the other factors.
+        """
+        kernel = self.expansion.kernel
+        triples = kernel.derivatives(kernel.distances(u, tables.centers))
+        if weight is None:
+            weight = tables.kernels[..., 0].unsqueeze(-2)
+        shares = cast(Tensor, kernel.shares).square()
+        shares = shares.index_select(-1, self.columns)
+        gap = u.index_select(-1, self.columns).unsqueeze(-2)
+        gap = gap - tables.centers.index_select(-1, self.columns).unsqueeze(-3)
+        moves = [(tables.slope * share).unsqueeze(-2) * gap for share in shares]
+
+        def product(*by: int) -> Tensor:
+            """Differentiate by the squared distances of some factors."""
+            own = (triple[by.count(i)] for i, triple in enumerate(triples))
+            return reduce(torch.mul, own, weight)
+
+        value = product().sum(dim=-1)
+        gradient, hessian = torch.zeros_like(gap[..., 0, :]), 0.0 * tables.metric
+        for i, move in enumerate(moves):
+            first = product(i).unsqueeze(-2)
+            gradient = gradient + (first @ move).squeeze(-2)
+            curvature = first.sum(dim=-1, keepdim=True) * tables.metric
+            hessian = hessian + curvature * shares[i].unsqueeze(-1)
+            for j, other in enumerate(moves):
+                second = product(i, j).unsqueeze(-1)
+                hessian = hessian + (second * move).mT @ other
+        return Derivatives(value, gradient, hessian)
 
 
 def _join(parts: list[Derivatives], along_points: bool) -> Derivatives:

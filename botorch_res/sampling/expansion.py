@@ -16,6 +16,9 @@ on ``theta``: with ``p = w_x.u_x`` and ``q = w_t.u_t``
 so that on a fixed set of thetas all values ``f_c(x_j, theta_m)`` are one matrix
 product.
 
+The weights ``a``, ``b`` and ``v`` can depend on the level of ``z``: on listed values of
+some columns, see ``Levels``.
+
 References:
 .. [Rahimi2007random]
     A. Rahimi and B. Recht. Random features for large-scale kernel machines. Advances in
@@ -27,7 +30,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -36,17 +38,13 @@ from torch import Tensor
 from torch.nn import Module
 
 from botorch_res.domain import RobustDomain
-from botorch_res.models.radial import radial_value, squared_distance
 from botorch_res.sampling import memory
 from botorch_res.sampling.batch_function import BatchFunction, Derivatives
 from botorch_res.sampling.derivative_table import DerivativeTable
+from botorch_res.sampling.level_table import LevelTable
+from botorch_res.sampling.levels import Levels, at_levels
+from botorch_res.sampling.radial_kernel import RadialKernel
 from botorch_res.sampling.theta_table import ThetaTable
-
-# The distance over which a function changes, in lengthscales, by the kernel's
-# smoothness. It only sets the spacing of the search grids, whose densities were chosen
-# by measurement with these values (see box_search.py and robust_optimum.py). Matern
-# functions wiggle at all scales, so no distance follows from theory.
-ROUGHNESS = {math.inf: 1.0, 2.5: 0.4, 1.5: 0.1, 0.5: 0.05}
 
 
 class Expansion(BatchFunction):
@@ -54,13 +52,15 @@ class Expansion(BatchFunction):
 
     Attributes:
         frequencies: ``batch_shape x F x d`` angular frequencies ``w``.
-        cosines: ``sample_shape x F`` weights ``a``.
-        sines: ``sample_shape x F`` weights ``b``.
+        cosines: ``sample_shape x F`` weights ``a``, or ``sample_shape x L x F`` if they
+            depend on the level.
+        sines: Weights ``b`` of the same shape.
         centers: ``batch_shape x t x d`` scaled points ``u_j``.
         kernel_weights: ``sample_shape x t`` weights ``v``, including the kernel's
-            variance.
+            variance, or ``sample_shape x L x t``.
         offset: ``sample_shape`` constants ``o``.
-        smoothness: Matern's ``nu``, infinite for the squared exponential.
+        kernel: The kernel ``k``.
+        levels: The levels, or ``None`` if there are none.
     """
 
     frequencies: Tensor
@@ -83,52 +83,57 @@ class Expansion(BatchFunction):
         centers: Tensor,
         kernel_weights: Tensor,
         offset: Tensor,
-        smoothness: float = math.inf,
+        kernel: RadialKernel,
         scale: Tensor | None = None,
         shift: Tensor | None = None,
         input_transform: Module | None = None,
         slope: Tensor | None = None,
+        levels: Levels | None = None,
     ) -> None:
         """Store an expansion; ``u = input_transform(z) / scale - shift``.
 
         Args:
             frequencies: ``batch_shape x F x d`` angular frequencies.
-            cosines: ``sample_shape x F`` weights of the cosines.
-            sines: ``sample_shape x F`` weights of the sines.
+            cosines: ``sample_shape x F`` weights of the cosines; with ``levels``,
+                ``sample_shape x L x F``.
+            sines: The same for the sines.
             centers: ``batch_shape x t x d`` scaled points, ``t`` may be zero.
-            kernel_weights: ``sample_shape x t`` weights of the kernels.
+            kernel_weights: ``sample_shape x t`` weights of the kernels; with
+                ``levels``, ``sample_shape x L x t``.
             offset: ``sample_shape`` constants.
-            smoothness: Matern's ``nu``, infinite for the squared exponential.
+            kernel: The kernel.
             scale: ``batch_shape x 1 x d`` lengthscales; one if ``None``.
             shift: ``batch_shape x 1 x d`` origin; zero if ``None``.
             input_transform: The model's input transform.
             slope: ``batch_shape x 1 x d`` derivative of each column of ``u`` by the
                 same column of ``z``. With an input transform that is not an affine map
                 of each column it must be ``None``; derivatives then use autograd.
+            levels: The levels on which the weights depend, if they do.
         """
         super().__init__()
         one = torch.ones_like(frequencies[..., :1, :])
         scale = one if scale is None else scale
         if input_transform is None and slope is None:
             slope = 1.0 / scale
+        self.sample_shape = cosines.shape[: -1 if levels is None else -2]
         for name, tensor in (
             ("frequencies", frequencies),
             ("cosines", cosines),
             ("sines", sines),
             # a cos(p) + b sin(p) = r cos(p - e): half as many cosines to compute.
-            ("amplitudes", torch.hypot(cosines, sines)),
-            ("angles", torch.atan2(sines, cosines)),
+            ("amplitudes", None if levels else torch.hypot(cosines, sines)),
+            ("angles", None if levels else torch.atan2(sines, cosines)),
             ("centers", centers),
             ("kernel_weights", kernel_weights),
-            ("offset", offset.expand(cosines.shape[:-1])),
+            ("offset", offset.expand(self.sample_shape)),
             ("scale", scale),
             ("shift", torch.zeros_like(one) if shift is None else shift),
             ("slope", slope),
         ):
             self.register_buffer(name, tensor)
-        self.smoothness = smoothness
+        self.kernel = kernel
+        self.levels = levels
         self.input_transform = input_transform
-        self.sample_shape = cosines.shape[:-1]
         # A transform that is not affine can change the number of columns.
         self.dim = None if slope is None else slope.shape[-1]
 
@@ -144,15 +149,12 @@ class Expansion(BatchFunction):
         This is the smallest lengthscale of a batch of models. For Matern kernels it is
         a fraction of that, because their functions wiggle more within a lengthscale.
         """
-        if self.slope is None:
-            return None
-        steepest = self.slope.abs().flatten(0, -2).amax(dim=0)
-        return ROUGHNESS[self.smoothness] / steepest
+        return None if self.slope is None else self.kernel.lengthscale(self.slope)
 
     @property
     def is_analytic(self) -> bool:  # type: ignore[override]
         """Whether the kernel is squared exponential, also in the user's units."""
-        return math.isinf(self.smoothness) and self.slope is not None
+        return self.kernel.is_analytic and self.slope is not None
 
     def scaled(self, z: Tensor) -> Tensor:
         """Map points to the space in which the expansion is stationary.
@@ -186,12 +188,11 @@ class Expansion(BatchFunction):
             return torch.cat([self(part) for part in z.split(rows, dim=-2)], dim=-1)
         u = self.scaled(z)
         # For a single sample of each model the other way computes half as many cosines.
-        shared = self.is_shared(z) and self.num_samples > 1
+        shared = self.levels is None and self.is_shared(z) and self.num_samples > 1
         if not shared:
             u = u.expand(*self.sample_shape, *u.shape[-2:])
         phase = u @ self.frequencies.mT
-        distance = squared_distance(u, self.centers, self.smoothness)
-        kernel = radial_value(distance, self.smoothness)
+        kernel = self.kernel.value(self.kernel.distances(u, self.centers))
         if shared:
             features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
             weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
@@ -199,11 +200,18 @@ class Expansion(BatchFunction):
                 features = features.squeeze(0)
             # One product for each model, of all its samples.
             values = (weights.movedim(0, -2) @ features.mT).movedim(-2, 0)
-        else:
+        elif self.levels is None:
             phase = phase - self.angles.unsqueeze(-2)
             features = torch.cat([phase.cos(), kernel], dim=-1)
             weights = torch.cat([self.amplitudes, self.kernel_weights], dim=-1)
             values = (features @ weights.unsqueeze(-1)).squeeze(-1)
+        else:
+            self.levels.check(z)
+            features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
+            weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
+            level = self.levels.index(z.expand(*self.sample_shape, *z.shape[-2:]))
+            weights = at_levels(weights, level.unsqueeze(-3)).squeeze(-4)
+            values = (features * weights).sum(dim=-1)
         return self.offset.unsqueeze(-1) + values
 
     def derivative_table(self, columns: Tensor) -> Callable[[Tensor], Derivatives]:
@@ -249,4 +257,5 @@ class Expansion(BatchFunction):
         """
         if self.slope is None:
             return super().theta_table(thetas, domain)
-        return ThetaTable(self, thetas, domain, self.slope)
+        table = ThetaTable if self.levels is None else LevelTable
+        return table(self, thetas, domain, self.slope)

@@ -26,28 +26,20 @@ References:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import accumulate
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import (
-    BotorchTensorDimensionError,
-    InputDataError,
-    UnsupportedError,
-)
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.models.model import Model
-from botorch.models.transforms.input import (
-    AffineInputTransform,
-    ChainedInputTransform,
-)
 from linear_operator.utils.cholesky import psd_safe_cholesky
 from torch import Tensor
-from torch.nn import Module
 
 from botorch_res.checks import check_number, check_seed
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
-from botorch_res.models.stationary_kernel import StationaryKernel
 from botorch_res.sampling.batch_function import BatchFunction
 from botorch_res.sampling.expansion import Expansion
 from botorch_res.sampling.frequencies import (
@@ -55,7 +47,14 @@ from botorch_res.sampling.frequencies import (
     rank_columns,
     stretch_frequencies,
 )
-from botorch_res.sampling.grid_samples import draw_grid_samples
+from botorch_res.sampling.levels import at_levels
+from botorch_res.sampling.prior_mean import add_prior_mean
+from botorch_res.sampling.term_space import (
+    TermSpace,
+    build_expansion,
+    read_levels,
+    read_spaces,
+)
 from botorch_res.seeding import seeded
 
 
@@ -70,9 +69,11 @@ def draw_fourier_samples(
     """Draw functions from the posterior of a Gaussian process.
 
     Args:
-        model: An exact single-output GP such as ``SingleTaskGP``, single or batched,
-            with a constant or zero mean and a squared exponential or Matern kernel,
-            with or without ARD and ``ScaleKernel``; or the view of one.
+        model: An exact single-output GP such as ``SingleTaskGP``, single or batched, or
+            the view of one. Its mean is constant or linear. Its kernel is made of
+            squared exponential and Matern kernels, with or without ARD, by sums,
+            products, ``ScaleKernel`` and ``active_dims``. Factors of columns that the
+            domain lists can be any kernel.
         num_samples: The number ``C`` of functions (for each model of a batch).
         num_features: The number ``F`` of Fourier features, an even number.
         method: ``"matheron"`` or ``"weight"``, see the module's docstring.
@@ -80,9 +81,9 @@ def draw_fourier_samples(
             alone. A batch of models can have one seed for each model. The functions of
             each are then those of the single model with that seed.
         domain: The domain of the problem, if known. It distinguishes columns that look
-            the same to the model, see ``rank_columns``. A kernel without Fourier
-            features needs a domain with two finite parts, on which exact joint samples
-            are drawn.
+            the same to the model, see ``rank_columns``. It lists the values of columns
+            in which the kernel has no Fourier features. For these the samples are
+            exact joint samples.
 
     Returns:
         ``C x batch_shape`` functions.
@@ -105,188 +106,203 @@ def draw_fourier_samples(
             f"of the model have, got {domain.dim}."
         )
     with torch.no_grad():
-        if view.stationary_kernel is None:
-            if isinstance(seed, Sequence):
-                raise UnsupportedError(
-                    "Expected one `seed` for a kernel without Fourier features, got "
-                    f"{len(seed)}."
-                )
-            with seeded(seed):
-                return draw_grid_samples(view, num_samples, domain)
-        space = read_space(view, view.stationary_kernel)
-        drawn, normal = _draw_random(view, num_samples, num_features, seed)
+        levels = read_levels(view, domain)
+        spaces = read_spaces(view, levels)
+        drawn, normal = _draw_random(view, spaces, num_samples, num_features, seed)
         is_theta = None
-        if domain is not None and space.scale.shape[-1] == dim:
-            columns = torch.arange(dim, device=space.scale.device)
+        if domain is not None and view.train_inputs.shape[-1] == dim:
+            columns = torch.arange(dim, device=view.train_inputs.device)
             theta = torch.tensor(domain.theta.columns, device=columns.device)
             is_theta = torch.isin(columns, theta)
-        rank = rank_columns(view.train_inputs, space.scale, is_theta)
-        drawn = drawn.expand(*view.batch_shape, -1, -1)
-        drawn = drawn.take_along_dim(rank.unsqueeze(-2), dim=-1)
-        return _draw(view, space, drawn, normal, method)
+        features = [
+            _make_features(view, *term, is_theta)
+            for term in zip(spaces, drawn, strict=True)
+        ]
+        terms = _condition(view, features, normal, method)
+        return add_prior_mean(view, levels, terms)
 
 
-class StationarySpace(NamedTuple):
-    """The space in which the model's kernel has unit lengthscale and variance.
+class Features(NamedTuple):
+    """The Fourier features of a term of the kernel.
 
     Attributes:
-        smoothness: Matern's ``nu``, infinite for the squared exponential.
-        variance: ``batch_shape x 1 x 1`` variance of the prior.
-        scale: ``batch_shape x 1 x d`` lengthscales.
-        shift: ``batch_shape x 1 x d`` centre of the observations.
-        centers: ``batch_shape x t x d`` observations.
-        slope: ``batch_shape x 1 x d`` derivative by the user's columns, or ``None``.
-        mean: ``batch_shape x 1`` prior mean.
-    """
-
-    smoothness: float
-    variance: Tensor
-    scale: Tensor
-    shift: Tensor
-    centers: Tensor
-    slope: Tensor | None
-    mean: Tensor
-
-
-def read_space(view: ExactGPView, kernel: StationaryKernel) -> StationarySpace:
-    """Read the space of a model with a stationary kernel and a constant mean.
-
-    Args:
-        view: The model.
-        kernel: Its kernel.
-
-    Returns:
-        The space.
-
-    Raises:
-        UnsupportedError: If the mean is not constant.
-    """
-    view.check_constant_mean()
-    inputs = view.train_inputs
-    scale = kernel.lengthscale.expand(*view.batch_shape, 1, inputs.shape[-1])
-    scaled = inputs / scale
-    shift = scaled.mean(dim=-2, keepdim=True)
-    slope = None
-    if _is_affine(view.input_transform):
-        zero = torch.zeros_like(inputs[..., :1, :])
-        ends = torch.cat([zero, torch.ones_like(zero)], dim=-2)
-        slope = view.transform_inputs(ends).diff(dim=-2) / scale
-    return StationarySpace(
-        smoothness=kernel.smoothness,
-        variance=kernel.outputscale.expand(*view.batch_shape, 1).unsqueeze(-1),
-        scale=scale,
-        shift=shift,
-        centers=scaled - shift,
-        slope=slope,
-        mean=view.prior_mean(inputs)[..., :1],
-    )
-
-
-def build_expansion(
-    view: ExactGPView,
-    space: StationarySpace,
-    frequencies: Tensor,
-    weights: Tensor,
-    kernel_weights: Tensor | None,
-) -> Expansion:
-    """Put an expansion together and convert it to the user's units.
-
-    Args:
-        view: The model.
-        space: Its space.
+        space: The space of the term.
         frequencies: ``batch_shape x F / 2 x d`` frequencies.
-        weights: ``batch_shape x C x F`` weights of all cosines, then all sines.
-        kernel_weights: ``batch_shape x C x t`` weights of the kernel at the
-            observations, or ``None``.
-
-    Returns:
-        The expansion.
+        amplitude: ``batch_shape x 1 x F`` standard deviations of the weights.
+        at_data: ``batch_shape x t x F`` features of the observations, with amplitudes.
     """
-    unit = view.outcome_scale.unsqueeze(-1)
-    cosines, sines = (unit * weights).movedim(-2, 0).tensor_split(2, dim=-1)
-    centers = space.centers
-    if kernel_weights is None:
-        centers = centers[..., :0, :]
-        kernel_weights = weights[..., :0]
-    return Expansion(
-        frequencies=frequencies,
-        cosines=cosines,
-        sines=sines,
-        centers=centers,
-        kernel_weights=(unit * space.variance * kernel_weights).movedim(-2, 0),
-        offset=view.untransform_outcomes(space.mean).squeeze(-1),
-        smoothness=space.smoothness,
-        scale=space.scale,
-        shift=space.shift,
-        input_transform=view.input_transform,
-        slope=space.slope,
-    )
+
+    space: TermSpace
+    frequencies: Tensor
+    amplitude: Tensor
+    at_data: Tensor
+
+    @property
+    def num_weights(self) -> int:
+        """The number of weights of a sample, ``F`` for each level."""
+        return self.space.root.shape[-1] * self.amplitude.shape[-1]
 
 
 def _draw_random(
     view: ExactGPView,
+    spaces: Sequence[TermSpace],
     num_samples: int,
     num_features: int,
     seed: int | Sequence[int] | None,
-) -> tuple[Tensor, Tensor]:
-    """Draw ``F / 2 x d`` frequencies and ``C x (F + t)`` normals, for each model."""
-    inputs = view.train_inputs
-    kernel: Any = view.covar_module
-    shape = (num_samples, num_features + inputs.shape[-2])
+) -> tuple[list[list[Tensor]], Tensor]:
+    """Draw frequencies of each factor of each term, and all normals, for each model.
 
-    def draw(kernel: Any, batch_shape: torch.Size) -> tuple[Tensor, Tensor]:
-        drawn = draw_plain_frequencies(kernel, inputs.shape[-1], num_features // 2)
-        return drawn, torch.randn_like(inputs.new_empty(*batch_shape, *shape))
+    A factor has ``F / 2 x d_factor`` frequencies. There are ``C x (n + t)`` normals,
+    for the weights of all terms and the noise of the observations.
+    """
+    inputs = view.train_inputs
+    factors = [factor for term in view.kernel.terms for factor in term.stationary]
+    sizes = [len(term.stationary) for term in view.kernel.terms]
+    num_weights = sum(
+        space.root.shape[-1] * (2 if space.is_constant else num_features)
+        for space in spaces
+    )
+    shape = (num_samples, num_weights + inputs.shape[-2])
+
+    def draw(is_single: bool) -> tuple[list[Tensor], Tensor]:
+        frequencies = [
+            draw_plain_frequencies(
+                factor.smoothness,
+                len(factor.columns),
+                num_features // 2,
+                factor.lengthscale[0 if is_single and factor.is_batch else ...],
+            )
+            for factor in factors
+        ]
+        batch_shape = () if is_single else view.batch_shape
+        normal = torch.randn_like(inputs.new_empty(*batch_shape, *shape))
+        return frequencies, normal
 
     if not isinstance(seed, Sequence):
         with seeded(seed):
-            return draw(kernel, view.batch_shape)
-    if view.batch_shape != (len(seed),):
+            drawn, normal = draw(is_single=False)
+    elif view.batch_shape != (len(seed),):
         raise InputDataError(
             f"Expected one `seed`, or as many as there are models in the batch, got "
             f"{len(seed)} for a model of batch shape {tuple(view.batch_shape)}."
         )
-    single = kernel[0] if kernel.batch_shape else kernel
-    # Random generators have no batches. All later arithmetic is batched.
-    members = []
-    for own in seed:
-        with seeded(own):
-            members.append(draw(single, torch.Size()))
-    frequencies, normal = zip(*members, strict=True)
-    return torch.stack(frequencies), torch.stack(normal)
+    else:
+        # Random generators have no batches. All later arithmetic is batched.
+        members = []
+        for own in seed:
+            with seeded(own):
+                members.append(draw(is_single=True))
+        drawn = [torch.stack(own) for own in zip(*(m[0] for m in members), strict=True)]
+        normal = torch.stack([member[1] for member in members])
+    ends = list(accumulate(sizes))
+    return [drawn[end - n : end] for n, end in zip(sizes, ends, strict=True)], normal
 
 
-def _draw(
+def _make_features(
     view: ExactGPView,
-    space: StationarySpace,
-    drawn: Tensor,
-    normal: Tensor,
-    method: str,
-) -> Expansion:
-    """Make prior samples and condition them on the observations."""
-    frequencies, share = stretch_frequencies(drawn, space.smoothness)
+    space: TermSpace,
+    drawn: Sequence[Tensor],
+    is_theta: Tensor | None,
+) -> Features:
+    """Make the features of a term."""
+    batch_shape, dim = view.batch_shape, view.train_inputs.shape[-1]
+    ranked = []
+    for factor, own in zip(space.term.stationary, drawn, strict=True):
+        columns = factor.columns
+        rank = rank_columns(
+            view.train_inputs[..., columns],
+            factor.lengthscale.expand(*batch_shape, 1, dim)[..., columns],
+            None if is_theta is None else is_theta[columns],
+        )
+        own = own.expand(*batch_shape, -1, -1)
+        ranked.append(own.take_along_dim(rank.unsqueeze(-2), dim=-1))
+    if space.is_constant:
+        frequencies = space.scale.new_zeros(*batch_shape, 1, dim)
+        share = torch.ones_like(frequencies[..., 0])
+    else:
+        stretched, share = stretch_frequencies(ranked, space.kernel.smoothness)
+        frequencies = _combine(space, stretched)
     amplitude = (space.variance * share.unsqueeze(-2)).sqrt().tile(2)
     phase = space.centers @ frequencies.mT
-    features = amplitude * torch.cat([phase.cos(), phase.sin()], dim=-1)
-    weights, noise = normal.tensor_split([features.shape[-1]], dim=-1)
+    at_data = amplitude * torch.cat([phase.cos(), phase.sin()], dim=-1)
+    return Features(space, frequencies, amplitude, at_data)
+
+
+def _combine(space: TermSpace, frequencies: Sequence[Tensor]) -> Tensor:
+    """Add the frequencies of the factors of a term, in units of its scale."""
+    dim = space.scale.shape[-1]
+    total = []
+    for i, (factor, own) in enumerate(
+        zip(space.term.stationary, frequencies, strict=True)
+    ):
+        if len(factor.columns) < dim:
+            wide = own.new_zeros(*own.shape[:-1], dim)
+            wide[..., factor.columns] = own
+            own = wide
+        total.append(
+            own if space.kernel.shares is None else own * space.kernel.shares[i]
+        )
+    return reduce(torch.add, total)
+
+
+def _condition(
+    view: ExactGPView, terms: Sequence[Features], normal: Tensor, method: str
+) -> list[Expansion]:
+    """Make prior samples of all terms and condition their sum on the observations."""
+    sizes = [term.num_weights for term in terms]
+    num_data = view.train_inputs.shape[-2]
+    *weights, noise = normal.split([*sizes, num_data], dim=-1)
     noise = view.noise.unsqueeze(-2).sqrt() * noise
-    residual = view.residual.unsqueeze(-2) - weights @ features.mT - noise
+    residual = view.residual.unsqueeze(-2)
+    prior = []
+    for term, own in zip(terms, weights, strict=True):
+        own = _at_levels(term, own)
+        residual = residual - _at_observations(view, term, own)
+        prior.append(own)
+    residual = residual - noise
     if method == "matheron":
         correction = residual @ view.whitener.mT @ view.whitener
-        return build_expansion(
-            view, space, frequencies, amplitude * weights, correction
+    else:
+        parts = (
+            term.space.between_data * (term.at_data @ term.at_data.mT) for term in terms
         )
-    covariance = features @ features.mT + torch.diag_embed(view.noise)
-    correction = torch.cholesky_solve(residual.mT, psd_safe_cholesky(covariance)).mT
-    weights = amplitude * (weights + correction @ features)
-    return build_expansion(view, space, frequencies, weights, None)
+        covariance = reduce(torch.add, parts) + torch.diag_embed(view.noise)
+        factor = psd_safe_cholesky(covariance)
+        correction = torch.cholesky_solve(residual.mT, factor).mT
+    found = []
+    for term, own in zip(terms, prior, strict=True):
+        pulls = correction
+        if term.space.levels is not None:
+            pulls = correction.unsqueeze(-2) * term.space.at_data.unsqueeze(-3)
+        amplitude, at_data = term.amplitude, term.at_data
+        if term.space.levels is not None:
+            amplitude, at_data = amplitude.unsqueeze(-3), at_data.unsqueeze(-3)
+        if method == "matheron" and not term.space.is_constant:
+            made = build_expansion(
+                view, term.space, term.frequencies, amplitude * own, pulls
+            )
+        else:
+            own = amplitude * (own + pulls @ at_data)
+            made = build_expansion(view, term.space, term.frequencies, own, None)
+        found.append(made)
+    return found
 
 
-def _is_affine(transform: Module | None) -> bool:
-    """Whether an input transform is an affine map of each column."""
-    if isinstance(transform, ChainedInputTransform):
-        return all(_is_affine(link) for link in transform.values())
-    return transform is None or isinstance(transform, AffineInputTransform)
+def _at_levels(term: Features, weights: Tensor) -> Tensor:
+    """Turn independent weights into those of each level."""
+    if term.space.levels is None:
+        return weights
+    weights = weights.unflatten(-1, (term.space.root.shape[-1], -1))
+    return term.space.root.unsqueeze(-3) @ weights
+
+
+def _at_observations(view: ExactGPView, term: Features, weights: Tensor) -> Tensor:
+    """The ``batch_shape x C x t`` values of a term at the observations."""
+    if term.space.levels is None:
+        return weights @ term.at_data.mT
+    level = term.space.levels.index(view.original_inputs)
+    own = at_levels(weights, level.unsqueeze(-2).unsqueeze(-3)).squeeze(-4)
+    return (own * term.at_data.unsqueeze(-3)).sum(dim=-1)
 
 
 def _check_arguments(

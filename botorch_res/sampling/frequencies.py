@@ -31,10 +31,11 @@ References:
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from botorch.sampling.pathwise import gen_kernel_features
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 # Observations are compared to about six digits of a column's range, far above rounding
@@ -43,21 +44,30 @@ from torch import Tensor
 KEYS_PER_RANGE = 1e6 / math.pi
 
 
-def draw_plain_frequencies(kernel: Any, dim: int, num_frequencies: int) -> Tensor:
+def draw_plain_frequencies(
+    smoothness: float, dim: int, num_frequencies: int, lengthscale: Tensor
+) -> Tensor:
     """Draw from the spectral density of a stationary kernel.
 
     Args:
-        kernel: A squared exponential or Matern kernel, with or without a scale. The
-            values of its lengthscales do not matter.
-        dim: The number ``d`` of its inputs.
+        smoothness: Matern's ``nu``, infinite for the squared exponential.
+        dim: The number ``d`` of columns that count.
         num_frequencies: The number of frequencies.
+        lengthscale: ``batch_shape x 1 x k`` lengthscales, for their ``batch_shape``,
+            dtype and device only.
 
     Returns:
         ``batch_shape x num_frequencies x d`` angular frequencies in units of the
         lengthscales.
     """
+    batch_shape = lengthscale.shape[:-2]
+    if dim == 0:
+        return lengthscale.new_zeros(*batch_shape, num_frequencies, 0)
+    kernel: Kernel = RBFKernel(batch_shape=batch_shape)
+    if not math.isinf(smoothness):
+        kernel = MaternKernel(smoothness, batch_shape=batch_shape)
     features = gen_kernel_features(
-        kernel, num_inputs=dim, num_outputs=2 * num_frequencies
+        kernel.to(lengthscale), num_inputs=dim, num_outputs=2 * num_frequencies
     )
     weight: Tensor = features.weight
     return weight
@@ -99,34 +109,44 @@ def rank_columns(
     return ((after > 0) | behind).sum(dim=-1)
 
 
-def stretch_frequencies(drawn: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
+def stretch_frequencies(
+    drawn: Sequence[Tensor], smoothness: Sequence[float]
+) -> tuple[list[Tensor], Tensor]:
     """Stretch every other frequency, and compute the weights of the features.
 
+    The frequencies of a product of kernels are those of its factors together.
+
     Args:
-        drawn: ``batch_shape x num_frequencies x d`` frequencies from the kernel's
-            spectral density.
-        smoothness: Matern's ``nu``, infinite for the squared exponential.
+        drawn: For each factor ``batch_shape x num_frequencies x d`` frequencies from
+            its spectral density.
+        smoothness: Matern's ``nu`` of each factor, infinite for the squared
+            exponential.
 
     Returns:
-        ``batch_shape x num_frequencies x d`` angular frequencies in units of the
-        lengthscales, and ``batch_shape x num_frequencies`` shares of the prior's
-        variance. On average they sum to 1.
+        For each factor ``batch_shape x num_frequencies x d`` angular frequencies in
+        units of its lengthscales, and ``batch_shape x num_frequencies`` shares of the
+        prior's variance. On average they sum to 1.
     """
-    num_frequencies, dim = drawn.shape[-2:]
-    heaviness = 1.0 if math.isinf(smoothness) else 2.0
-    stretch = 1.0 + heaviness * math.sqrt(2.0 / dim)
+    num_frequencies = drawn[0].shape[-2]
     # Successive points of a Sobol sequence lie on opposite sides of the origin, which
     # features do not distinguish. So both halves are spread as evenly as possible.
-    stretched = torch.arange(num_frequencies, device=drawn.device) % 2 == 1
-    frequencies = torch.where(stretched.unsqueeze(-1), stretch * drawn, drawn)
-    square = frequencies.square().sum(dim=-1)
+    stretched = torch.arange(num_frequencies, device=drawn[0].device) % 2 == 1
+    frequencies, log_ratio, volume = [], torch.zeros_like(drawn[0][..., 0]), 1.0
+    for own, nu in zip(drawn, smoothness, strict=True):
+        dim = own.shape[-1]
+        heaviness = 1.0 if math.isinf(nu) else 2.0
+        stretch = 1.0 + heaviness * math.sqrt(2.0 / dim)
+        own = torch.where(stretched.unsqueeze(-1), stretch * own, own)
+        square = own.square().sum(dim=-1)
+        log_ratio = log_ratio + (
+            log_spectral_density(square / stretch**2, nu, dim)
+            - log_spectral_density(square, nu, dim)
+        )
+        volume *= stretch**-dim
+        frequencies.append(own)
     # q / p. Of an odd number of frequencies, less than half are stretched.
     share = (num_frequencies // 2) / num_frequencies
-    ratio = (
-        log_spectral_density(square / stretch**2, smoothness, dim)
-        - log_spectral_density(square, smoothness, dim)
-    ).exp()
-    proposal = (1.0 - share) + share * stretch**-dim * ratio
+    proposal = (1.0 - share) + share * volume * log_ratio.exp()
     return frequencies, 1.0 / (num_frequencies * proposal)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.sampling.batch_function import BatchFunction
-from botorch_res.sampling.fourier import build_expansion, read_space
+from botorch_res.sampling.prior_mean import add_prior_mean
+from botorch_res.sampling.term_space import build_expansion, read_levels, read_spaces
 
 
 class KernelMean(BatchFunction):
@@ -47,23 +50,34 @@ class KernelMean(BatchFunction):
         return self.view.untransform_outcomes(mean).expand(*self.sample_shape, -1)
 
 
-def posterior_mean(model: Model | ExactGPView) -> BatchFunction:
+def posterior_mean(
+    model: Model | ExactGPView, domain: RobustDomain | None = None
+) -> BatchFunction:
     """The posterior mean as ``1 x batch_shape`` functions, in the user's units.
 
     Args:
         model: An exact single-output GP such as ``SingleTaskGP``, single or batched, or
             the view of one.
+        domain: The domain, which lists the values of columns in which the kernel is
+            not stationary.
 
     Returns:
-        The posterior mean. Its derivatives have a closed form for squared exponential
-        and Matern kernels with a constant prior mean.
+        The posterior mean. Its derivatives have a closed form if the model is one from
+        which functions can be drawn, see ``draw_fourier_samples``.
     """
     view = model if isinstance(model, ExactGPView) else ExactGPView(model)
-    kernel = view.stationary_kernel
     with torch.no_grad():
-        if kernel is None or not view.has_constant_mean:
+        try:
+            view.check_mean()
+            levels = read_levels(view, domain)
+        except UnsupportedError:
             return KernelMean(view)
-        space = read_space(view, kernel)
         weights = view.mean_weights.mT
-        no_waves = space.centers[..., :0, :]
-        return build_expansion(view, space, no_waves, weights[..., :0], weights)
+        terms = []
+        for space in read_spaces(view, levels):
+            own = weights
+            if space.levels is not None:
+                own = weights.unsqueeze(-2) * space.at_data.unsqueeze(-3)
+            no_waves = space.centers[..., :0, :]
+            terms.append(build_expansion(view, space, no_waves, own[..., :0], own))
+        return add_prior_mean(view, levels, terms)

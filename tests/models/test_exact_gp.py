@@ -6,7 +6,6 @@ from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models import (
     KroneckerMultiTaskGP,
     MixedSingleTaskGP,
-    MultiTaskGP,
     SingleTaskGP,
     SingleTaskVariationalGP,
 )
@@ -324,16 +323,12 @@ def test_single_precision() -> None:
 
 def test_unsupported_models() -> None:
     X, Y = make_data()
-    tasks = torch.cat([X, torch.zeros(6, 1, **DOUBLE)], dim=-1)
     unsupported = {
         "exact GP such as SingleTaskGP, but got SingleTaskVariationalGP": (
             SingleTaskVariationalGP(X, Y)
         ),
-        r"single-output model, but got SingleTaskGP with 2 output\(s\)": SingleTaskGP(
+        r"or a MultiTaskGP, but got SingleTaskGP with 2 output\(s\)": SingleTaskGP(
             X, torch.cat([Y, -Y], dim=-1)
-        ),
-        r"single-output model, but got MultiTaskGP with 1 output\(s\)": MultiTaskGP(
-            tasks, Y, task_feature=-1, output_tasks=[0], all_tasks=[0, 1]
         ),
         r"KroneckerMultiTaskGP with 2 output\(s\)": KroneckerMultiTaskGP(
             X, torch.cat([Y, -Y], dim=-1)
@@ -353,7 +348,7 @@ def test_unsupported_models() -> None:
             outcome_transform=ChainedOutcomeTransform(a=Log(), b=Standardize(1)),
         ),
         "but got StratifiedStandardize": SingleTaskGP(
-            tasks,
+            torch.cat([X, torch.zeros(6, 1, **DOUBLE)], dim=-1),
             Y,
             outcome_transform=StratifiedStandardize(
                 stratification_idx=-1, all_task_values=torch.tensor([0])

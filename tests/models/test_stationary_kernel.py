@@ -1,9 +1,8 @@
 import mpmath
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from botorch_res.models.stationary_kernel import read_stationary_kernel
+from botorch_res.models.kernel_sum import read_kernel
 from tests.problems import DOUBLE, Draws, make_kernel
 
 SCALE = torch.tensor([0.3, 0.7], **DOUBLE)
@@ -23,7 +22,7 @@ def exact(nu: float | None, distance: float) -> float:
 
 @pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
 def test_values_even_of_neighbours(nu: float | None) -> None:
-    kernel = read_stationary_kernel(make_kernel(nu, SCALE, 2.5))
+    kernel = read_kernel(make_kernel(nu, SCALE, 2.5), SCALE)
     X = Draws(0).uniform(30, 2)
     steps = torch.logspace(-14, 0, 30, **DOUBLE).unsqueeze(-1)
     Y = X + steps * torch.tensor([0.3, 0.0], **DOUBLE)  # in units of the lengthscale
@@ -43,7 +42,7 @@ def test_values_even_of_neighbours(nu: float | None) -> None:
 
 @pytest.mark.parametrize("nu", [None, 0.5, 1.5, 2.5])
 def test_values_far_from_the_origin(nu: float | None) -> None:
-    kernel = read_stationary_kernel(make_kernel(nu, SCALE, 2.5))
+    kernel = read_kernel(make_kernel(nu, SCALE, 2.5), SCALE)
     # Exact in binary, so that the distances are the same.
     X = torch.arange(12, **DOUBLE).view(6, 2) / 64.0
     Y = X.flip(0) + 1.0 / 128.0
@@ -53,26 +52,11 @@ def test_values_far_from_the_origin(nu: float | None) -> None:
     )
 
 
-def test_other_kernels_are_left_to_gpytorch() -> None:
-    assert read_stationary_kernel(ScaleKernel(RBFKernel(active_dims=[0]))) is None
-    assert read_stationary_kernel(ScaleKernel(RBFKernel(), active_dims=[0])) is None
-    assert read_stationary_kernel(RBFKernel() + RBFKernel()) is None
-
-    class Doubled(RBFKernel):
-        pass
-
-    class DoubledScale(ScaleKernel):
-        pass
-
-    assert read_stationary_kernel(ScaleKernel(Doubled())) is None
-    assert read_stationary_kernel(DoubledScale(RBFKernel())) is None
-
-
 @pytest.mark.parametrize("nu", [None, 1.5, 2.5])
 def test_lengthscale_that_is_a_small_part_of_the_range(nu: float | None) -> None:
     """The lengthscale that a column with two values gets by maximum likelihood."""
     scale = torch.tensor([0.1, 1e-5], **DOUBLE)
-    kernel = read_stationary_kernel(make_kernel(nu, scale, 2.5))
+    kernel = read_kernel(make_kernel(nu, scale, 2.5), scale)
     X = Draws(0).uniform(35, 2)
     X[:, 1] = X[:, 1].round()
     difference = (X.unsqueeze(0) - X.unsqueeze(1)) / scale
@@ -88,7 +72,7 @@ def test_lengthscale_that_is_a_small_part_of_the_range(nu: float | None) -> None
 @pytest.mark.parametrize("nu", [None, 1.5, 2.5])
 def test_derivatives(nu: float | None) -> None:
     """Of both sets of points, where one is common to a batch of others."""
-    kernel = read_stationary_kernel(make_kernel(nu, SCALE, 2.5))
+    kernel = read_kernel(make_kernel(nu, SCALE, 2.5), SCALE)
     draws = Draws(0)
     X1 = draws.uniform(3, 2).requires_grad_()
     X2 = draws.uniform(2, 4, 2).requires_grad_()

@@ -8,7 +8,8 @@ from botorch.exceptions.errors import BotorchTensorDimensionError
 
 from botorch_res import RobustDomain
 from botorch_res.models.radial import radial_value
-from botorch_res.sampling import BatchFunction, Expansion, memory, theta_table
+from botorch_res.sampling import BatchFunction, Expansion, memory, radial_kernel
+from botorch_res.sampling.radial_kernel import RadialKernel
 from tests.problems import unit_domain
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
@@ -28,7 +29,7 @@ def random_expansion(batch=(), smoothness=math.inf, t=6, dtype=torch.double, **c
         "centers": normal(*batch, t, 3),
         "kernel_weights": normal(4, *batch, t),
         "offset": normal(4, *batch),
-        "smoothness": smoothness,
+        "kernel": RadialKernel([smoothness], None),
         "scale": 0.5 + normal(*batch, 1, 3).abs(),
         "shift": normal(*batch, 1, 3),
     }
@@ -40,13 +41,13 @@ def by_definition(f, z, c):
     u = z / f.scale[0] - f.shift[0]
     phase = f.frequencies @ u
     s = (u - f.centers).square().sum(-1)
-    r = (2 * f.smoothness * s).sqrt()
+    r = (2 * f.kernel.smoothness[0] * s).sqrt()
     kernel = {
         math.inf: lambda: (-s / 2).exp(),
         2.5: lambda: (1 + r + r**2 / 3) * (-r).exp(),
         1.5: lambda: (1 + r) * (-r).exp(),
         0.5: lambda: (-r).exp(),
-    }[f.smoothness]()
+    }[f.kernel.smoothness[0]]()
     waves = f.cosines[c] @ phase.cos() + f.sines[c] @ phase.sin()
     return f.offset[c] + waves + f.kernel_weights[c] @ kernel
 
@@ -187,7 +188,7 @@ def test_pairs_fit_the_caches(monkeypatch):
     table = f.theta_table(thetas, DOMAIN)
     common, own = torch.rand(5, 1).double(), torch.rand(4, 5, 1).double()
     whole = [table(common), table(own)]
-    monkeypatch.setattr(theta_table, "radial_value", record)
+    monkeypatch.setattr(radial_kernel, "radial_value", record)
     monkeypatch.setattr(memory, "CACHED_ELEMENTS", 2 * 4 * 7 * 6)
     for x, expected in zip((common, own), whole, strict=True):
         torch.testing.assert_close(table(x), expected)
@@ -225,9 +226,9 @@ def test_derivatives_fit_the_caches(batch, points, pieces, monkeypatch):
     whole, sizes = table(z), []
     evaluate = type(table)._evaluate
 
-    def record(self, part, tables):
+    def record(self, part, level, tables):
         sizes.append(tuple(part.shape[:-1]))
-        return evaluate(self, part, tables)
+        return evaluate(self, part, level, tables)
 
     monkeypatch.setattr(type(table), "_evaluate", record)
     features = f.frequencies.shape[-2] + f.centers.shape[-2]

@@ -10,17 +10,18 @@ from botorch.exceptions.errors import (
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
 from botorch.models.transforms.input import ChainedInputTransform, Log10, Warp
-from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
-from gpytorch.means import LinearMean, ZeroMean
+from gpytorch.kernels import PeriodicKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ZeroMean
 
 from botorch_res.models import ExactGPView
-from botorch_res.sampling import GridSamples, draw_fourier_samples
+from botorch_res.sampling import draw_fourier_samples
 from botorch_res.seeding import seeded
 from tests import problems
 from tests.problems import (
     RAW,
     UNIT,
     Draws,
+    QuadraticMean,
     make_domain,
     make_kernel,
     standardized,
@@ -291,19 +292,19 @@ def test_zero_mean_and_single_precision():
 def test_kernels_without_features():
     model = make_model(kernel=ScaleKernel(PeriodicKernel()))
     name = r"ScaleKernel\(PeriodicKernel\)"
-    with pytest.raises(UnsupportedError, match=f"{name} has no Fourier features. Use"):
+    with pytest.raises(
+        UnsupportedError, match=rf"{name} has no Fourier .* \[0, 1\]\. U"
+    ):
         draw_fourier_samples(model, 2)
-    with pytest.raises(UnsupportedError, match="pass a `domain` with `x_choices`"):
+    with pytest.raises(UnsupportedError, match="pass a `domain` that lists the values"):
         draw_fourier_samples(model, 2, domain=unit_domain())
-    assert isinstance(
-        draw_fourier_samples(model, 2, domain=make_domain("both")), GridSamples
-    )
-    total = make_model(kernel=RBFKernel() + MaternKernel())
-    with pytest.raises(UnsupportedError, match=r"AdditiveKernel\(RBFKernel, Matern"):
-        draw_fourier_samples(total, 2)
-    partial = make_model(kernel=ScaleKernel(RBFKernel(active_dims=[0])))
-    with pytest.raises(UnsupportedError, match=r"RBFKernel of the columns \[0\]\) has"):
-        draw_fourier_samples(partial, 2)
+    partly = make_domain("theta", UNIT)
+    with pytest.raises(UnsupportedError, match=r"features in the columns \[0\]\. Use"):
+        draw_fourier_samples(model, 2, domain=partly)
+    some = make_model(kernel=RBFKernel() + PeriodicKernel(active_dims=[1]))
+    assert draw_fourier_samples(some, 2, domain=partly).sample_shape == (2,)
+    with pytest.raises(UnsupportedError, match=r"PeriodicKernel of the columns \[1\]"):
+        draw_fourier_samples(some, 2, domain=make_domain("x", UNIT))
 
 
 @pytest.mark.parametrize(
@@ -331,10 +332,8 @@ def test_wrong_arguments(error, message, kwargs):
 
 
 def test_unsupported_models():
-    with pytest.raises(
-        UnsupportedError, match="ConstantMean or a ZeroMean, got Linear"
-    ):
-        draw_fourier_samples(make_model(mean_module=LinearMean(2)), 2)
+    with pytest.raises(UnsupportedError, match="LinearMean, got QuadraticMean"):
+        draw_fourier_samples(make_model(mean_module=QuadraticMean()), 2)
     X = torch.rand(4, 2, dtype=torch.double)
     several = SingleTaskGP(X, torch.rand(4, 2, dtype=torch.double))
     with pytest.raises(UnsupportedError, match="single-output"):

@@ -10,6 +10,7 @@ from botorch_res.sampling.frequencies import (
     rank_columns,
     stretch_frequencies,
 )
+from botorch_res.seeding import seeded
 from tests.problems import Draws, make_kernel, make_model
 
 SMOOTHNESS = [math.inf, 2.5, 1.5, 0.5]
@@ -23,8 +24,10 @@ def make_view(smoothness, dim, batch=()):
 
 def draw_frequencies(view, smoothness, num):
     dim = view.train_inputs.shape[-1]
-    drawn = draw_plain_frequencies(view.covar_module, dim, num)
-    return stretch_frequencies(drawn, smoothness)
+    scale = view.covar_module.lengthscale
+    drawn = draw_plain_frequencies(smoothness, dim, num, scale)
+    (frequencies,), share = stretch_frequencies([drawn], [smoothness])
+    return frequencies, share
 
 
 def spectrum(smoothness, dim):
@@ -57,7 +60,7 @@ def test_the_kernel_is_exact_on_average(smoothness):
     assert share.shape == (2000, 16)
     distance = torch.tensor([[0.0, 0.0], [0.3, 0.1], [1.0, -1.0], [4.0, 0.0]]).double()
     kernel = (share.unsqueeze(-2) * (distance @ frequencies.mT).cos()).sum(-1)
-    scaled = view.stationary_kernel.lengthscale[0] * distance
+    scaled = view.covar_module.lengthscale[0] * distance
     exact = view.covar_module(scaled, torch.zeros_like(scaled[:1]))[0].to_dense()
     error = kernel.mean(0) - exact.squeeze(-1)
     assert (error.abs() < 5 * kernel.std(0) / math.sqrt(2000)).all()
@@ -78,6 +81,25 @@ def test_frequencies_follow_the_mixture(smoothness):
         for column in part.abs().T:
             folded = 2 * marginal.cdf(column.numpy()) - 1
             assert stats.kstest(folded, "uniform").pvalue > 1e-4
+
+
+def test_shares_of_a_product():
+    """The frequencies of both factors have the product of their densities."""
+    like = torch.ones(1, 1, dtype=torch.double)
+    smoothness, dims = [math.inf, 1.5], [2, 1]
+    with seeded(0):
+        drawn = [
+            draw_plain_frequencies(nu, dim, 8, like)
+            for nu, dim in zip(smoothness, dims, strict=True)
+        ]
+    frequencies, share = stretch_frequencies(drawn, smoothness)
+    near, far = torch.ones(8).double(), torch.ones(8).double()
+    for points, nu, dim in zip(frequencies, smoothness, dims, strict=True):
+        density = spectrum(nu, dim).pdf
+        stretch = 1 + (1 if math.isinf(nu) else 2) * math.sqrt(2 / dim)
+        near *= torch.as_tensor(density(points.numpy()))
+        far *= torch.as_tensor(density(points.numpy() / stretch) / stretch**dim)
+    torch.testing.assert_close(share, near / (4 * near + 4 * far))
 
 
 def ranks(inputs, lengthscale=1.0, is_theta=None):

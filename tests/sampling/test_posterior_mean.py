@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from botorch.models.transforms import Normalize, Standardize
@@ -5,8 +7,8 @@ from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 from gpytorch.means import LinearMean
 
 from botorch_res.models import ExactGPView
-from botorch_res.sampling import Expansion, posterior_mean
-from tests.problems import make_model
+from botorch_res.sampling import Expansion, FunctionSum, posterior_mean
+from tests.problems import QuadraticMean, make_model
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])
@@ -16,7 +18,8 @@ from tests.problems import make_model
         (RBFKernel, None, True),
         (MaternKernel, None, True),
         (PeriodicKernel, None, False),
-        (RBFKernel, LinearMean, False),
+        (RBFKernel, partial(LinearMean, 2), True),
+        (RBFKernel, QuadraticMean, False),
     ],
 )
 def test_equals_the_models_posterior(batch, kernel, mean, closed_form):
@@ -27,12 +30,12 @@ def test_equals_the_models_posterior(batch, kernel, mean, closed_form):
         X,
         Y,
         kernel=kernel(batch_shape=shape),
-        mean_module=None if mean is None else mean(2, batch_shape=shape).double(),
+        mean_module=None if mean is None else mean(batch_shape=shape).double(),
         input_transform=Normalize(2, batch_shape=shape),
         outcome_transform=Standardize(1, batch_shape=shape),
     ).eval()
     function = posterior_mean(model)
-    assert isinstance(function, Expansion) == closed_form
+    assert isinstance(function, (Expansion, FunctionSum)) == closed_form
     assert function.sample_shape == (1, *batch)
     Z = 3 + 10 * torch.rand(6, 2, dtype=torch.double)
     expected = model.posterior(Z).mean.detach().mT.movedim(-2, 0)
