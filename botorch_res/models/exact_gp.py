@@ -194,8 +194,8 @@ class ExactGPView(StagedGP):
             X: ``... x batch_shape x n x d`` points in the user's units.
 
         Returns:
-            Variances that broadcast with ``... x batch_shape x n``: those of the
-            points' tasks, if each task has its own, otherwise the average over the
+            Variances that broadcast with ``... x batch_shape x n``. They are those of
+            the points' tasks, if each task has its own, otherwise the average over the
             data.
         """
         if self.task_noise is None:

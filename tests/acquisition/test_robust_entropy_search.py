@@ -477,7 +477,12 @@ class TestGradient:
     ):
         # So many that maxima which are about to vanish are found exactly; with three,
         # the differences see the search.
-        monkeypatch.setattr(box_search, "POLYNOMIAL_STEPS", 6)
+        plan = box_search.plan_search
+        monkeypatch.setattr(
+            box_search,
+            "plan_search",
+            lambda *args: plan(*args)._replace(num_polynomial_steps=6),
+        )
         model = make_model(t=1, seed=seed, lengthscale=0.2, nu=nu)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=seed
@@ -628,13 +633,17 @@ class TestFiniteDomain:
         single = acqf.float()(points.float())
         torch.testing.assert_close(single.double(), expected, rtol=0.0, atol=5e-3)
 
-    @pytest.mark.parametrize("acqf", [PeriodicKernel], indirect=True)
-    def test_data_have_to_lie_on_the_grid(self, acqf):
+    def test_data_may_lie_beside_the_grid(self):
+        domain = make_domain("both")
         X = random_points(5, seed=0).squeeze(-2)
         kernel = ScaleKernel(PeriodicKernel()).double()
-        model = problems.make_model(X, objective(X), kernel=kernel)
-        with pytest.raises(InputDataError, match="training data, to be among"):
-            qRobustEntropySearch(model, acqf.domain, seed=0)
+        model = problems.make_model(X, objective(X), kernel=kernel, noise=1e-6)
+        acqf = qRobustEntropySearch(model, domain, maximize=False, seed=0)
+        values = acqf.samples(X)
+        torch.testing.assert_close(
+            values, acqf.view.train_targets.expand_as(values), rtol=0.0, atol=0.01
+        )
+        assert acqf(domain.all_pairs().flatten(0, 1).unsqueeze(-2)).min() > -1e-2
 
 
 class TestInvariance:

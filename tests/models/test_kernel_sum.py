@@ -99,7 +99,7 @@ def test_values_are_those_of_gpytorch(name: str) -> None:
     X1[..., 3], X2[..., 3] = (3 * X1[..., 3]).floor(), (3 * X2[..., 3]).floor()
     found = read_kernel(kernel, X2)
     assert [
-        ([f.smoothness for f in t.stationary], len(t.others)) for t in found
+        ([f.smoothness for f in t.stationary], len(t.others)) for t in found.terms
     ] == terms
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # GPyTorch's sparse matrices of tasks

@@ -28,7 +28,7 @@ from botorch_res.optim import (
     recommend_robust_optimum,
 )
 from botorch_res.sampling import draw_fourier_samples, posterior_mean
-from botorch_res.sampling.theta_table import ThetaTable
+from botorch_res.sampling.theta_table import FactorProduct, ThetaTable
 from botorch_res.strategies import (
     make_strategy,
     propose_replicates,
@@ -132,11 +132,11 @@ def test_samples_of_a_model_share_its_points(kind, monkeypatch):
         sizes.append(tuple(found.shape[:-1]))
         return found
 
-    def refuse(table, factors):
+    def refuse(product, factors, weights):
         raise AssertionError("The weights are those of the thetas, made beforehand.")
 
     monkeypatch.setattr(ThetaTable, "_features", record)
-    monkeypatch.setattr(ThetaTable, "_weigh", refuse)
+    monkeypatch.setattr(FactorProduct, "weigh", refuse)
     points = domain.sample(60, seed=1).view(20, 3, 1, 2).requires_grad_()
     acqf(points).sum().backward()
     assert sizes == [(3, 1, 20)]
@@ -268,8 +268,12 @@ def test_seeds_have_to_match_the_batch():
     kernel = LinearKernel(batch_shape=torch.Size([3])).double()
     unit = (X - domain.bounds[0]) / 2.0
     linear = problems.make_model(unit, Y, 0.1, kernel).eval()
-    with pytest.raises(UnsupportedError, match="without Fourier features, got 3"):
-        draw_fourier_samples(linear, 1, seed=SEEDS, domain=domain)
+    points = domain.all_pairs().flatten(0, 1)
+    together = draw_fourier_samples(linear, 1, seed=SEEDS, domain=domain)(points)
+    for i, seed in enumerate(SEEDS):
+        single = problems.make_model(unit[i], Y[i], 0.1, LinearKernel().double()).eval()
+        alone = draw_fourier_samples(single, 1, seed=seed, domain=domain)(points)
+        torch.testing.assert_close(together[:, i], alone, rtol=0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
