@@ -118,6 +118,7 @@ class ThetaTable:
         check_points("theta", thetas, domain.theta.dim, "M")
         self.expansion = expansion
         self.domain = domain
+        self.offset = expansion.offset[..., None, None]
         points = domain.theta.embed(thetas)
         kernel = expansion.kernel
         is_smooth = kernel.shares is None and kernel.is_analytic
@@ -157,7 +158,7 @@ class ThetaTable:
             values = values + self._tilted_kernel(self.tilt, u, shared, level)
         elif not self.separable and self.expansion.centers.shape[-2]:
             values = values + self._kernel(u, shared, level)
-        return values.movedim(-3, 0) + self.expansion.offset[..., None, None]
+        return values.movedim(-3, 0) + self.offset
 
     def _make_factors(self, part: DomainPart) -> Factors:
         """Prepare the factors of one part."""
