@@ -61,7 +61,7 @@ class ConfidenceBound(BatchFunction):
         super().__init__()
         self.register_buffer("width", domain.bounds[1] - domain.bounds[0])
         self.view = view
-        self.mean = posterior_mean(view)
+        self.mean = posterior_mean(view, domain)
         self.multiple = multiple
         self.average = average
         self.sample_shape = torch.Size([1]) if average else self.mean.sample_shape

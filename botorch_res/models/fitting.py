@@ -7,6 +7,11 @@ a single observation, repeated points, constant outcomes and outcomes of any mag
 All but ``BayesianGP`` also accept a batch of data sets of equal size, ``batch_shape x n
 x d``: every member of the resulting batched model is the model of its own data set.
 
+The kernel is squared exponential in columns of numbers. In columns whose values are
+codes of categories it is categorical: the correlation of two functions of different
+category is ``exp(-1 / lengthscale)``, whatever the codes. The kernel is the product of
+both, so that each category has a function of its own, more or less like the others.
+
 - ``DefaultGP``: priors and bounds that keep a fit on few points sane; noise given or
   inferred. The one to use when nothing else is known.
 - ``MaximumLikelihoodGP``: bounded maximum likelihood, as in [Weichert2024robust]_.
@@ -59,6 +64,7 @@ class ModelFactory(Protocol):
         Yvar: Tensor | None,
         bounds: Tensor,
         seed: int = 0,
+        cat_dims: Sequence[int] = (),
     ) -> Model:
         """Fit a model.
 
@@ -69,6 +75,8 @@ class ModelFactory(Protocol):
                 when these are not known.
             bounds: The ``2 x d`` bounds of the domain.
             seed: The seed of whatever the fit draws.
+            cat_dims: The columns whose values are codes of categories. A strategy
+                passes this argument only if its domain has such columns.
 
         Returns:
             A single-output model.
@@ -94,6 +102,7 @@ class GPFactory(ABC):
         Yvar: Tensor | None,
         bounds: Tensor,
         seed: int = 0,
+        cat_dims: Sequence[int] = (),
     ) -> SingleTaskGP:
         """Fit a model.
 
@@ -104,6 +113,7 @@ class GPFactory(ABC):
                 they are not known.
             bounds: The ``2 x d`` bounds of the domain.
             seed: The seed of whatever the fit draws.
+            cat_dims: The columns whose values are codes of categories.
 
         Returns:
             The fitted model.
@@ -117,6 +127,7 @@ class GPFactory(ABC):
             self.standardize,
             self.noise_variance,
             self.refresh,
+            cat_dims,
         )
         return data.build(self._hyperparameters(data, seed), self._model_class)
 
@@ -131,6 +142,7 @@ class DefaultGP(GPFactory):
 
     Lengthscales are relative to the width of the domain; the signal's standard
     deviation and the noise are relative to the spread of the outcomes.
+    Those of categories are expected around 2, which is a correlation of 0.6.
 
     Attributes:
         num_restarts: The number of starting points of the fit.
@@ -151,7 +163,9 @@ class DefaultGP(GPFactory):
 
     def _hyperparameters(self, data: ScaledData, seed: int) -> Hyperparameters:
         """The posterior's mode."""
-        posterior = default_hyperparameter_posterior(data.X, data.y, data.noise)
+        posterior = default_hyperparameter_posterior(
+            data.X, data.y, data.noise, data.cat_dims
+        )
         return _fit(posterior, self.num_restarts, seed)
 
 
@@ -185,6 +199,7 @@ class MaximumLikelihoodGP(GPFactory):
             _flat_prior(0.3, self.lengthscale_bounds),
             _flat_prior(1.0, self.signal_bounds),
             _flat_prior(1.0, (1.0, 1.0)),
+            data.cat_dims,
         )
         return _fit(posterior, self.num_restarts, seed)
 
@@ -195,7 +210,8 @@ class FixedGP(GPFactory):
 
     Attributes:
         lengthscale: The lengthscales, one for all inputs or one for each, in units of
-            the domain's width.
+            the domain's width. The correlation of different categories is
+            ``exp(-1 / lengthscale)``.
         signal_variance: The prior variance.
         noise_variance: The noise variance of observations that come without one.
         standardize: Whether to scale the outcomes by their own mean and spread first.
@@ -278,7 +294,7 @@ class BayesianGP(GPFactory):
         current = [X, y] if noise is None else [X, y, noise]
         known, samples = self._last_draw.get(seed, ([], None))
         if samples is None or not same_data(known, current):
-            posterior = default_hyperparameter_posterior(X, y, noise)
+            posterior = default_hyperparameter_posterior(X, y, noise, data.cat_dims)
             parameters = posterior.sample(self.num_samples, self.num_steps, seed)
             samples = posterior.natural(parameters)
             self._last_draw[seed] = current, samples
@@ -302,7 +318,7 @@ def same_data(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
 
 
 def default_hyperparameter_posterior(
-    X: Tensor, y: Tensor, noise: Tensor | None
+    X: Tensor, y: Tensor, noise: Tensor | None, cat_dims: Sequence[int] = ()
 ) -> HyperparameterPosterior:
     """The hyperparameters' posterior under the priors of ``DefaultGP``.
 
@@ -310,14 +326,17 @@ def default_hyperparameter_posterior(
     between points do.
 
     Args:
-        X: A ``batch_shape x n x d`` tensor of unit-cube inputs.
+        X: A ``batch_shape x n x d`` tensor of unit-cube inputs, and codes of
+            categories.
         y: A ``batch_shape x n`` tensor of scaled outcomes.
         noise: A ``batch_shape x n`` tensor of noise variances, or ``None``.
+        cat_dims: The columns of categories.
 
     Returns:
         The posterior.
     """
-    median = min(0.3 * math.sqrt(X.shape[-1]), 5.0)
+    num_numbers = max(1, X.shape[-1] - len(cat_dims))
+    median = min(0.3 * math.sqrt(num_numbers), 5.0)
     return HyperparameterPosterior(
         X,
         y,
@@ -325,6 +344,8 @@ def default_hyperparameter_posterior(
         lengthscale_prior=LogNormalPrior(median, 1.0, lower=0.01, upper=20.0),
         signal_prior=LogNormalPrior(1.0, 0.7, lower=0.05, upper=10.0),
         noise_prior=LogNormalPrior(1e-4, 2.0, lower=1e-6, upper=1.0),
+        cat_dims=cat_dims,
+        category_prior=LogNormalPrior(2.0, 1.0, lower=0.1, upper=100.0),
     )
 
 
@@ -336,7 +357,10 @@ def _fit(
     found = posterior.natural(mode)
     failed = ~torch.isfinite(density)
     empty = found.signal_variance.sqrt() < _MIN_SIGNAL
-    spiky = (found.lengthscale < _MIN_LENGTHSCALE).all(dim=-1)
+    # Categories may have nothing in common.
+    is_category = posterior.is_category
+    spiky = ((found.lengthscale < _MIN_LENGTHSCALE) | is_category).all(dim=-1)
+    spiky &= ~is_category.all()
     degenerate = failed | empty | spiky
     if not degenerate.any():
         return found

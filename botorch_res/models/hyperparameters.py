@@ -1,7 +1,9 @@
 r"""Hyperparameters of a Gaussian process: their posterior, its maximum, its samples.
 
 The process has zero mean and a squared exponential kernel with one lengthscale for
-each input (ARD); inputs live in the unit cube and outcomes are of order one. All
+each input (ARD); inputs live in the unit cube and outcomes are of order one. An input
+whose values are codes of categories has a factor of its own, which is one for equal
+values and ``exp(-1 / lengthscale)`` for different ones. All
 hyperparameters are handled by their logarithms, in the order: ``d`` lengthscales,
 signal standard deviation and, when the noise is inferred, noise variance. With flat
 priors the posterior is the marginal likelihood.
@@ -22,6 +24,7 @@ References:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +82,7 @@ class Hyperparameters:
     """Hyperparameters in natural units, for unit-cube inputs and scaled outcomes.
 
     Attributes:
-        lengthscale: ``batch_shape x d`` lengthscales.
+        lengthscale: ``batch_shape x d`` lengthscales, categories' among them.
         signal_variance: ``batch_shape`` prior variances.
         noise_variance: ``batch_shape`` noise variances, or ``None`` when every
             observation brings its own.
@@ -107,6 +110,7 @@ class HyperparameterPosterior:
         lower: ``p`` lower ends of the logarithms.
         upper: ``p`` upper ends of the logarithms.
         centre: ``p`` logarithms of the priors' medians.
+        is_category: ``d`` booleans: the columns of categories.
     """
 
     def __init__(
@@ -117,28 +121,45 @@ class HyperparameterPosterior:
         lengthscale_prior: LogNormalPrior,
         signal_prior: LogNormalPrior,
         noise_prior: LogNormalPrior,
+        cat_dims: Sequence[int] = (),
+        category_prior: LogNormalPrior | None = None,
     ) -> None:
         """Prepare the density.
 
         Args:
-            X: A ``batch_shape x n x d`` tensor of unit-cube inputs.
+            X: A ``batch_shape x n x d`` tensor of unit-cube inputs, and codes of
+                categories.
             y: A ``batch_shape x n`` tensor of scaled outcomes.
             noise: A ``batch_shape x n`` tensor of the variances of the noise in
                 ``y``, or ``None`` to infer one variance for all.
             lengthscale_prior: The prior of every lengthscale.
             signal_prior: The prior of the signal's standard deviation.
             noise_prior: The prior of the noise variance, used when it is inferred.
+            cat_dims: The columns of categories.
+            category_prior: The prior of the lengthscales of these, by default that of
+                all others.
         """
         n, self._dim = X.shape[-2:]
         self.batch_shape = y.shape[:-1]
         X = X.detach().double().expand(*self.batch_shape, n, self._dim)
+        self.is_category = torch.zeros(self._dim, dtype=torch.bool, device=X.device)
+        self.is_category[list(cat_dims)] = True
         differences = X.unsqueeze(-2) - X.unsqueeze(-3)
-        self._squared_differences = differences.square().reshape(-1, n, n, self._dim)
+        distances = torch.where(
+            self.is_category, differences.ne(0).to(X), differences.square()
+        )
+        self._distances = distances.reshape(-1, n, n, self._dim)
         self._y = y.detach().double().reshape(-1, n)
         self._noise = noise
         if noise is not None:
             self._noise = noise.detach().double().expand_as(y).reshape(-1, n)
-        priors = [lengthscale_prior] * self._dim + [signal_prior]
+        priors = [
+            (category_prior or lengthscale_prior)
+            if i in cat_dims
+            else lengthscale_prior
+            for i in range(self._dim)
+        ]
+        priors.append(signal_prior)
         if noise is None:
             priors.append(noise_prior)
         table = X.new_tensor([[p.median, p.spread, p.lower, p.upper] for p in priors])
@@ -289,13 +310,15 @@ class HyperparameterPosterior:
     def _log_density(self, parameters: Tensor, members: Tensor) -> Tensor:
         """The densities of ``k x p`` parameters, each of the data set it names."""
         values = self.natural(parameters)
-        weights = values.lengthscale.square().reciprocal() / -2
-        if len(self._y) == 1:  # one matrix product, no copies of the differences
-            exponent = (self._squared_differences[0] @ weights.mT).movedim(-1, 0)
+        weights = torch.where(
+            self.is_category,
+            -values.lengthscale.reciprocal(),
+            values.lengthscale.square().reciprocal() / -2,
+        )
+        if len(self._y) == 1:  # one matrix product, no copies of the distances
+            exponent = (self._distances[0] @ weights.mT).movedim(-1, 0)
         else:
-            exponent = torch.einsum(
-                "kijd,kd->kij", self._squared_differences[members], weights
-            )
+            exponent = torch.einsum("kijd,kd->kij", self._distances[members], weights)
         covariance = values.signal_variance[:, None, None] * exponent.exp()
         y = self._y[members]
         if self._noise is None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
+import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import SingleTaskGP
+from gpytorch.kernels import Kernel
 from gpytorch.means import ZeroMean
 from torch import Tensor
 
@@ -33,9 +36,23 @@ def members(view: ExactGPView) -> list[SingleTaskGP]:
     if len(view.batch_shape) == 0:
         return [_single(view.train_inputs, view.residual, view.noise, kernel)]
     return [
-        _single(view.train_inputs[i], view.residual[i], view.noise[i], kernel[i])
+        _single(
+            view.train_inputs[i], view.residual[i], view.noise[i], _member(kernel, i)
+        )
         for i in range(view.batch_shape.numel())
     ]
+
+
+def _member(kernel: Any, i: int) -> Any:
+    """The kernel of a member. GPyTorch would index the columns of its parts, too."""
+    kernel = deepcopy(kernel)
+    parts = [part for part in kernel.modules() if isinstance(part, Kernel)]
+    for part in reversed(parts):  # the batch of a kernel is that of its parts, too
+        if len(part.batch_shape) > 0:
+            for parameter in part.parameters(recurse=False):
+                parameter.data = parameter.data[i]
+            part.batch_shape = torch.Size()
+    return kernel
 
 
 def _single(X: Tensor, y: Tensor, noise: Tensor, kernel: Any) -> SingleTaskGP:

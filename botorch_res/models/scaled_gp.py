@@ -2,16 +2,18 @@ r"""Observations scaled for a Gaussian process, and the BoTorch model built on t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
-from botorch.exceptions.errors import BotorchTensorDimensionError
+from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
 from botorch.models import SingleTaskGP
+from botorch.models.kernels import CategoricalKernel
 from botorch.models.transforms.input import Normalize
 from botorch.models.transforms.outcome import Standardize
 from botorch.posteriors.fully_bayesian import MCMC_DIM, GaussianMixturePosterior
 from gpytorch.constraints import GreaterThan
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, ProductKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
 from gpytorch.settings import min_fixed_noise
@@ -103,12 +105,15 @@ class ScaledData:
     """Observations in the unit cube and of order one, and the way back.
 
     Attributes:
-        X: The ``batch_shape x n x d`` points in the unit cube.
+        X: The ``batch_shape x n x d`` points in the unit cube; codes of categories are
+            left alone.
         y: The ``batch_shape x n`` scaled outcomes.
         noise: The ``batch_shape x n`` variances of their noise, or ``None``.
         offset: The ``batch_shape x 1 x 1`` offset of the outcomes.
         scale: The ``batch_shape x 1 x 1`` scale of the outcomes.
         num_scaling: The number of observations that set offset and scale.
+        cat_dims: The columns of categories.
+        numbers: All other columns.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class ScaledData:
         standardize: bool = True,
         noise_variance: float | None = None,
         refresh: int = 1,
+        cat_dims: Sequence[int] = (),
     ) -> None:
         """Scale observations.
 
@@ -135,9 +141,16 @@ class ScaledData:
             noise_variance: The noise variance, in units of the scaled outcomes, if
                 ``Yvar`` is ``None``; ``None`` to leave it open.
             refresh: The scale changes with every ``refresh``-th observation only.
+            cat_dims: The columns of ``X`` whose values are codes of categories.
         """
         _check_data(X, Y, Yvar, bounds)
+        self.cat_dims = _checked_categories(cat_dims, X.shape[-1])
+        self.numbers = [i for i in range(X.shape[-1]) if i not in self.cat_dims]
         self._raw = (X, Y)
+        if cat_dims:
+            # The transform of inputs leaves codes of categories alone.
+            bounds = bounds.clone()
+            bounds[:, self.cat_dims] = bounds.new_tensor([[0.0], [1.0]])
         self._bounds = bounds
         # A likelihood with given noise complains of values below its own floor.
         self._min_noise = max(min_noise, min_fixed_noise.value(X.dtype))
@@ -170,13 +183,10 @@ class ScaledData:
         """
         X, Y = self._raw
         batch_shape = values.signal_variance.shape
-        dim = X.shape[-1]
         kernel = ScaleKernel(
-            RBFKernel(ard_num_dims=dim, batch_shape=batch_shape),
-            batch_shape=batch_shape,
+            self._correlation(values.lengthscale.to(X)), batch_shape=batch_shape
         ).to(X)
         kernel.outputscale = values.signal_variance.to(X)
-        kernel.base_kernel.lengthscale = values.lengthscale.to(X).unsqueeze(-2)
         noise = likelihood = None
         if self.noise is not None:
             # A little more than the floor, lest rounding on the way lowers it.
@@ -202,11 +212,46 @@ class ScaledData:
             likelihood=likelihood,
             mean_module=ZeroMean(batch_shape=batch_shape),
             covar_module=kernel,
-            input_transform=Normalize(d=dim, bounds=self._bounds),
+            input_transform=Normalize(d=X.shape[-1], bounds=self._bounds),
             outcome_transform=transform,
         )
         model.eval().requires_grad_(False)
         return model
+
+    def _correlation(self, lengthscale: Tensor) -> Kernel:
+        """The kernel without its variance: a product over numbers and categories."""
+        batch_shape, all_numbers = lengthscale.shape[:-1], not self.cat_dims
+        factors: list[Kernel] = []
+        if self.numbers:
+            numbers = RBFKernel(
+                ard_num_dims=len(self.numbers),
+                batch_shape=batch_shape,
+                active_dims=None if all_numbers else tuple(self.numbers),
+            ).to(lengthscale)
+            numbers.lengthscale = lengthscale[..., self.numbers].unsqueeze(-2)
+            factors.append(numbers)
+        if self.cat_dims:
+            categories = CategoricalKernel(
+                ard_num_dims=len(self.cat_dims),
+                batch_shape=batch_shape,
+                active_dims=tuple(self.cat_dims),
+            ).to(lengthscale)
+            # BoTorch averages over the columns; here each has a factor of its own.
+            own = lengthscale[..., self.cat_dims].unsqueeze(-2)
+            categories.lengthscale = own / len(self.cat_dims)
+            factors.append(categories)
+        return factors[0] if len(factors) == 1 else ProductKernel(*factors)
+
+
+def _checked_categories(cat_dims: Sequence[int], dim: int) -> list[int]:
+    """The columns of categories, in increasing order, or an error."""
+    columns = sorted(set(cat_dims))
+    if len(columns) < len(cat_dims) or not set(columns) <= set(range(dim)):
+        raise InputDataError(
+            f"Expected `cat_dims` to be distinct columns from 0 to {dim - 1}, got "
+            f"{cat_dims!r}."
+        )
+    return columns
 
 
 def _check_data(X: Tensor, Y: Tensor, Yvar: Tensor | None, bounds: Tensor) -> None:

@@ -155,8 +155,15 @@ class Strategy(ABC):
         """
         data = [X, Y] if Yvar is None else [X, Y, Yvar]
         if self._last_fit is None or not same_data(self._last_fit[0], data):
+            # A user's factory need not know of categories that do not exist.
+            cat_dims = self.domain.cat_dims
             model = self.model_factory(
-                X, Y, Yvar, self.domain.evaluations.bounds, self.seed
+                X,
+                Y,
+                Yvar,
+                self.domain.evaluations.bounds,
+                self.seed,
+                **({"cat_dims": cat_dims} if cat_dims else {}),
             )
             self._last_fit = [tensor.clone() for tensor in data], model
         return self._last_fit[1]

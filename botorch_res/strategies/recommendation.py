@@ -117,7 +117,8 @@ def worst_case_band(
     """
     sign = -1.0 if maximize else 1.0
     with torch.no_grad():
-        worst = WorstCaseSolver(mean_function(model, negate=maximize), domain)(x)
+        mean = mean_function(model, maximize, domain)
+        worst = WorstCaseSolver(mean, domain)(x)
         theta = worst.theta.reshape(len(x), -1)
         others = _spread_thetas(domain, seed)
         thetas = torch.cat([others.expand(len(x), -1, -1), theta.unsqueeze(-2)], -2)

@@ -80,7 +80,7 @@ def recommend_replicates(strategy: Strategy, X: Tensor, Y: Tensor) -> RobustOpti
     """
     _check(X, Y)
     view = ExactGPView(strategy.fit(X, Y), negate=strategy.maximize)
-    best = robust_optimum(posterior_mean(view), strategy.domain)
+    best = robust_optimum(posterior_mean(view, strategy.domain), strategy.domain)
     sign = -1.0 if strategy.maximize else 1.0
     return RobustOptimum(
         best.x.squeeze(0), best.theta.squeeze(0), sign * best.value.squeeze(0)

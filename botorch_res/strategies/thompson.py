@@ -46,7 +46,7 @@ class ThompsonStrategy(ModelStrategy):
     def _optima(self, model: Model, n: int, seed: int | list[int]) -> Tensor:
         """The ``n x batch_shape x d`` robust optima of functions drawn from a model."""
         view = ExactGPView(model, negate=self.maximize)
-        samples = draw_fourier_samples(view, num_samples=n, seed=seed)
+        samples = draw_fourier_samples(view, n, seed=seed, domain=self.domain)
         optimum = robust_optimum(samples, self.domain)
         z = self.domain.join(optimum.x, optimum.theta)
         return self.domain.nearest_evaluation(z)

@@ -86,7 +86,7 @@ class WorstCaseImprovementStrategy(ModelStrategy):
             seed=seed,
         )
         x = self.domain.setting(candidates)
-        mean = mean_function(model, negate=self.maximize)
+        mean = mean_function(model, self.maximize, self.domain)
         worst = WorstCaseSolver(mean, self.domain)(x)
         z = self.domain.join(x, worst.theta.reshape(n, -1))
         return self.domain.nearest_evaluation(z)

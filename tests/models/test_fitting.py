@@ -410,3 +410,112 @@ def test_factories_build_single_task_gps():
     X = points(3)
     for factory in FACTORIES:
         assert isinstance(factory(X, smooth(X), None, BOUNDS), SingleTaskGP)
+
+
+# A category, a number, and a category whose codes are far apart.
+CODES = torch.tensor([[0.0, 1.0, 2.0], [-40.0, 0.0, 1e3]], dtype=torch.double)
+MIXED = torch.tensor([[0.0, 100.0, -40.0], [2.0, 300.0, 1e3]], dtype=torch.double)
+
+
+def mixed_points(n, seed=0, names=CODES):
+    unit = Draws(seed).uniform(n, 3)
+    first, second = (3 * unit[:, [0, 2]]).long().unbind(-1)
+    number = torch.lerp(*MIXED[:, 1], unit[:, 1])
+    return torch.stack([names[0][first], number, names[1][second]], dim=-1)
+
+
+def mixed_outcomes(n, seed=0):
+    X = mixed_points(n, seed, torch.arange(6.0).double().view(2, 3))
+    wave = (X[:, 1] / 40 + 0.4 * X[:, 0]).sin()
+    return (50 + 4 * wave + X[:, 2]).unsqueeze(-1)
+
+
+def mixed_variances(n):
+    return torch.full((n, 1), 0.01, dtype=torch.double)
+
+
+@pytest.mark.parametrize("factory", FACTORIES, ids=lambda f: type(f).__name__)
+class TestCategories:
+    def test_predictions_equal_the_definition(self, factory):
+        X, Z = mixed_points(14), mixed_points(9, seed=1)
+        Yvar = mixed_variances(14)
+        model = factory(X, mixed_outcomes(14), Yvar, MIXED, seed=2, cat_dims=[2, 0])
+        numbers, categories = model.covar_module.base_kernel.kernels
+        variance = model.covar_module.outputscale[..., None, None]
+        number = numbers.lengthscale
+        # BoTorch averages over the columns.
+        first, second = (2 * categories.lengthscale).split(1, -1)
+        points = torch.cat([X, Z])
+        difference = points.unsqueeze(-2) - points.unsqueeze(-3)
+        exponent = difference[..., 1].div(200).square() / (2 * number.square())
+        exponent = exponent + difference[..., 0].ne(0) / first
+        exponent = exponent + difference[..., 2].ne(0) / second
+        K = variance * exponent.neg().exp()
+        offset, scale = outcome_scale(mixed_outcomes(14))
+        noise = 0.01 / scale.square() * torch.eye(14, dtype=torch.double)
+        y = ((mixed_outcomes(14) - offset) / scale).expand(*K.shape[:-2], -1, 1)
+        gain = K[..., 14:, :14] @ (K[..., :14, :14] + noise).inverse()
+        own_mean = (gain @ y).squeeze(-1)
+        own_variance = (K[..., 14:, 14:] - gain @ K[..., :14, 14:]).diagonal(
+            dim1=-2, dim2=-1
+        )
+        own_mean, own_variance = (v.reshape(-1, 9) for v in (own_mean, own_variance))
+        expected = offset.squeeze() + scale.squeeze() * own_mean.mean(0)
+        spread = own_variance.mean(0) + own_mean.var(0, correction=0)
+        mean, variance = moments(model, Z)
+        torch.testing.assert_close(mean, expected, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            variance, scale.squeeze() ** 2 * spread, rtol=1e-5, atol=1e-6
+        )
+
+    def test_names_do_not_matter(self, factory):
+        names = torch.tensor([[2.0, 0.0, 1.0], [1e3, -40.0, 0.0]], dtype=torch.double)
+        found = []
+        for codes in (CODES, names):
+            model = factory(
+                mixed_points(14, 0, codes),
+                mixed_outcomes(14),
+                mixed_variances(14),
+                MIXED,
+                cat_dims=(0, 2),
+            )
+            found.append(moments(model, mixed_points(9, 1, codes)))
+        for first, second in zip(*found, strict=True):
+            torch.testing.assert_close(first, second)
+
+    def test_categories_alone(self, factory):
+        X, Y = CODES.T.repeat(3, 1), mixed_outcomes(9)
+        Yvar = mixed_variances(9)
+        model = factory(X, Y, Yvar, MIXED[:, [0, 2]], cat_dims=[0, 1])
+        mean, variance = moments(model, CODES.T)
+        # The averages of the three observations of each.
+        expected = Y.view(3, 3).mean(0)
+        torch.testing.assert_close(mean, expected, rtol=0, atol=0.15)
+        assert (variance > 0).all()
+
+    @pytest.mark.parametrize("cat_dims", [[3], [-1], [0, 0]])
+    def test_bad_columns(self, factory, cat_dims):
+        message = "`cat_dims` to be distinct .* from 0 to 2, got " + re.escape(
+            str(cat_dims)
+        )
+        with pytest.raises(InputDataError, match=message):
+            factory(mixed_points(3), mixed_outcomes(3), None, MIXED, cat_dims=cat_dims)
+
+
+def test_lengthscales_of_categories_are_found():
+    """Functions of one wave, with an offset and without a share of their own."""
+    X = mixed_points(60)
+    Y = (X[:, 1:2] / 40).sin() + X[:, :1].square() + 1e-3 * Draws(1).normal(60, 1)
+    model = DefaultGP()(X, Y, None, MIXED, cat_dims=[0, 2])
+    lengthscale = 2 * model.covar_module.base_kernel.kernels[1].lengthscale.flatten()
+    # The last column changes nothing.
+    assert lengthscale[1] > 10 * lengthscale[0]
+    assert lengthscale[1] > 20
+
+
+def test_a_degenerate_fit_with_categories_falls_back():
+    X = mixed_points(30)
+    Y = torch.tensor([[1.0], [-1.0]], dtype=torch.double).repeat(15, 1)
+    factory = MaximumLikelihoodGP(lengthscale_bounds=(1e-5, 5e-4))
+    with pytest.warns(OptimizationWarning, match="degenerate"):
+        factory(X, Y, None, MIXED, cat_dims=[0, 2])

@@ -51,16 +51,46 @@ class TestDensity:
         # gpytorch keeps the constant of the normal density.
         torch.testing.assert_close(found - found[0], expected - expected[0])
 
+    @pytest.mark.parametrize("cat_dims", [[1], [2, 0], [0, 1, 2]])
+    def test_categories_equal_the_definition(self, cat_dims):
+        X, y = data(9, 3)
+        # Codes at any distance: only equality counts.
+        X[:, cat_dims] = torch.tensor([0.0, 7.0, -1e3]).double()[(3 * X).long()][
+            :, cat_dims
+        ]
+        noise = torch.full_like(y, 0.05)
+        prior = LogNormalPrior(2.0, 1.0, 0.1, 100.0)
+        arguments = (X, y, noise, FLAT, FLAT_SIGNAL, NOISE, cat_dims, prior)
+        posterior = HyperparameterPosterior(*arguments)
+        expected_centre = [2.0 if i in cat_dims else 0.3 for i in range(3)]
+        assert posterior.centre.exp().tolist() == pytest.approx([*expected_centre, 1.0])
+        for row in torch.randn(4, 4, dtype=torch.double) * 0.5:
+            *lengthscale, deviation = row.exp()
+            covariance = deviation**2 * torch.ones(9, 9, dtype=torch.double)
+            log_prior = 0.0
+            for i, scale in enumerate(lengthscale):
+                difference = X[:, i].unsqueeze(0) - X[:, i].unsqueeze(1)
+                if i in cat_dims:
+                    same = difference == 0
+                    covariance *= torch.where(same, 1.0, math.exp(-1 / scale))
+                    log_prior -= float(row[i] - math.log(2.0)) ** 2 / 2
+                else:
+                    covariance *= (-(difference**2) / (2 * scale**2)).exp()
+            covariance = covariance + noise.diag()
+            normal = torch.distributions.MultivariateNormal(0.0 * y, covariance)
+            expected = normal.log_prob(y) + 4.5 * math.log(2 * math.pi) + log_prior
+            torch.testing.assert_close(posterior.log_density(row), expected)
+
     def test_batches_of_data_sets_equal_single_ones(self):
         X, y = data(5, 2, batch_shape=(3,))
+        X[..., 1] = (3 * X[..., 1]).floor()
         noise = torch.full_like(y, 1e-2)
-        batch = HyperparameterPosterior(X, y, noise, FLAT, FLAT_SIGNAL, NOISE)
+        priors = (FLAT, FLAT_SIGNAL, NOISE, [1])
+        batch = HyperparameterPosterior(X, y, noise, *priors)
         parameters = torch.randn(4, 3, 3, dtype=torch.double) * 0.3
         found = batch.log_density(parameters)
         for i in range(3):
-            single = HyperparameterPosterior(
-                X[i], y[i], noise[i], FLAT, FLAT_SIGNAL, NOISE
-            )
+            single = HyperparameterPosterior(X[i], y[i], noise[i], *priors)
             torch.testing.assert_close(
                 found[:, i], single.log_density(parameters[:, i])
             )

@@ -42,6 +42,19 @@ def test_posteriors_are_those_of_the_model(factory, negate):
         assert not any(p.requires_grad for p in single.parameters())
 
 
+@pytest.mark.parametrize("factory", [DefaultGP(), BayesianGP(3, 5)])
+def test_members_with_categories(factory):
+    X, Y = data()
+    X[:, 0] = torch.tensor([0.0, 5.0, 100.0]).to(X).repeat(2)
+    model = factory(X, Y, None, BOUNDS, cat_dims=[0])
+    view = ExactGPView(model, model_units=True)
+    inputs = view.transform_inputs(X[:5] + torch.tensor([0.0, 1.0]).to(X))
+    for i, single in enumerate(members(view)):
+        covariance = view.prior_covariance(inputs, view.train_inputs)
+        mean = (covariance @ view.mean_weights).reshape(-1, 5)[i]
+        torch.testing.assert_close(single.posterior(inputs).mean.flatten(), mean)
+
+
 def test_prior_mean_must_be_constant():
     X, Y = data()
     model = make_model(X, Y, bounds=BOUNDS, mean_module=LinearMean(2))

@@ -10,11 +10,19 @@ from botorch.models.approximate_gp import SingleTaskVariationalGP
 from torch import Tensor
 
 from botorch_res import RobustDomain
+from botorch_res.models import BayesianGP, DefaultGP
 from botorch_res.optim import recommend_robust_optimum
 from botorch_res.seeding import seeded
 from tests.brute_force import mean_at, pairs, robust_value
+from tests.problems import (
+    DOUBLE,
+    line,
+    make_domain,
+    make_model,
+    standardized,
+    unit_domain,
+)
 from tests.problems import RAW as BOUNDS
-from tests.problems import line, make_domain, make_model, standardized, unit_domain
 
 
 def make_data(seed: int = 0, t: int = 12) -> tuple[Tensor, Tensor]:
@@ -50,6 +58,35 @@ def test_batch_is_averaged():
         posterior = model.posterior(pairs(domain, 301, 101).unsqueeze(1))
     expected = robust_value(posterior.mean.squeeze(-1).mean(dim=1))
     assert float(value) == pytest.approx(float(expected), abs=2e-2 * float(Y.std()))
+
+
+@pytest.mark.parametrize("factory", [DefaultGP(), BayesianGP(3, 10)])
+def test_categories(factory):
+    """Of x, and of theta: in a box, between listed values, is no setting."""
+    bounds = torch.cat([BOUNDS, line(2, 0.0, 7.0), line(2, 0.0, 9.0)], dim=-1)
+    x_choices, theta_choices = {2: [0.0, 3.0, 7.0]}, {3: [0.0, 9.0]}
+    domain = RobustDomain(bounds, [1, 3], x_choices, theta_choices, cat_dims=[2, 3])
+    X = domain.sample(16, seed=1)
+    Y = 3.0 * (X[:, 0] / 3 + X[:, 2]).sin() + X[:, 1] / 100 * (X[:, 3] - 4).sign()
+    model = factory(X, Y.unsqueeze(-1), None, bounds, cat_dims=domain.cat_dims)
+    optimum = recommend_robust_optimum(model, domain, maximize=False)
+    settings = torch.cartesian_prod(
+        torch.linspace(-5.0, 10.0, 301, **DOUBLE), domain.x.rows[:, 0]
+    )
+    thetas = torch.cartesian_prod(
+        torch.linspace(100.0, 300.0, 41, **DOUBLE), domain.theta.rows[:, 0]
+    )
+    z = domain.join(settings.unsqueeze(1), thetas)
+    with torch.no_grad():
+        posterior = model.posterior(z.view(-1, 1, 4))
+        mean = getattr(posterior, "mixture_mean", posterior.mean)
+        expected = robust_value(mean.view(z.shape[:2]))
+        found = domain.join(optimum.x, optimum.theta)
+        posterior = model.posterior(found.unsqueeze(0))
+        mean = getattr(posterior, "mixture_mean", posterior.mean)
+    assert float(mean) == pytest.approx(float(optimum.value), rel=1e-6)
+    assert optimum.value <= expected + 1e-3 * Y.std()
+    assert domain.x.contains(optimum.x)
 
 
 def test_any_model_with_a_mean():

@@ -18,7 +18,7 @@ from gpytorch.kernels import (
 from gpytorch.means import LinearMean
 
 from botorch_res import RobustDomain
-from botorch_res.models import ExactGPView
+from botorch_res.models import DefaultGP, ExactGPView
 from botorch_res.optim import robust_optimum, worst_case
 from botorch_res.sampling import draw_fourier_samples, posterior_mean
 from tests import problems
@@ -62,6 +62,8 @@ def category(*columns):
 def make_model(name, t=14):
     X, Y = make_data(t, domain_of(name))
     transform = Normalize(4, indices=NUMBERS, bounds=BOUNDS[:, NUMBERS])
+    if name == "DefaultGP":
+        return DefaultGP()(X, Y, None, BOUNDS, cat_dims=CATEGORIES)
     if name == "MixedSingleTaskGP":
         return MixedSingleTaskGP(X, Y, CATEGORIES, input_transform=transform).eval()
     if name.startswith("MultiTaskGP"):
@@ -106,6 +108,7 @@ MODELS = [
     "sum of products",
     "singular",
     "linear mean",
+    "DefaultGP",
     "MixedSingleTaskGP",
     "MultiTaskGP",
     "MultiTaskGP with known noise",

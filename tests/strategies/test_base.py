@@ -5,6 +5,7 @@ import pytest
 import torch
 from botorch.exceptions.errors import InputDataError
 
+from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.models import BayesianGP, DefaultGP, FixedGP
 from botorch_res.strategies import (
@@ -82,6 +83,20 @@ class TestFit:
         ).recommend(*data(DOMAINS[0]))
         assert torch.equal(seen[0][0], BOUNDS)
         assert seen[0][1] == 8
+
+    def test_factory_gets_categories_if_there_are_any(self):
+        seen = []
+
+        def factory(X, Y, Yvar, bounds, seed=0, **options):
+            seen.append(options)
+            return FixedGP(0.3)(X, Y, Yvar, bounds, **options)
+
+        mixed = RobustDomain(BOUNDS, [1], x_choices={0: [-5.0, 2.0]}, cat_dims=[0])
+        for domain in (DOMAINS[0], mixed):
+            RandomStrategy(domain, maximize=True, model_factory=factory).fit(
+                *data(domain)
+            )
+        assert seen == [{}, {"cat_dims": (0,)}]
 
     def test_default_model(self):
         assert RandomStrategy(DOMAINS[0], maximize=True).model_factory == DefaultGP()

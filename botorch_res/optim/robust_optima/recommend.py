@@ -37,8 +37,9 @@ def recommend_robust_optimum(
         >>> x, theta, value = recommend_robust_optimum(model, domain, maximize=False)
     """
     check_type("domain", domain, RobustDomain)
-    function = mean_function(model, negate=maximize)
-    try_out("model", function, domain.bounds.mean(dim=0, keepdim=True))
+    function = mean_function(model, maximize, domain)
+    middle = domain.nearest_evaluation(domain.bounds.mean(dim=0, keepdim=True))
+    try_out("model", function, middle)
     optimum = robust_optimum(function, domain, effort)
     x, theta, value = optimum.x, optimum.theta, optimum.value
     return RobustOptimum(
@@ -47,7 +48,7 @@ def recommend_robust_optimum(
 
 
 def mean_function(
-    model: Model, negate: bool = False
+    model: Model, negate: bool = False, domain: RobustDomain | None = None
 ) -> BatchFunction | Callable[[Tensor], Tensor]:
     """Make a function of the posterior mean, for ``robust_optimum`` or ``worst_case``.
 
@@ -55,6 +56,7 @@ def mean_function(
         model: A single-output model. The mean of an ensemble of exact GPs is the
             average of its members.
         negate: Whether to change the sign.
+        domain: The domain in which the function is searched; see ``posterior_mean``.
 
     Returns:
         One function. If the model is an exact GP, its derivatives have a closed form.
@@ -70,7 +72,7 @@ def mean_function(
     except UnsupportedError:
         sign = -1.0 if negate else 1.0
         return lambda z: sign * _posterior_mean(model, z)
-    members = posterior_mean(view)
+    members = posterior_mean(view, domain)
     if len(view.batch_shape) == 0:
         return members
     return lambda z: members(z).flatten(end_dim=-2).mean(dim=0)
