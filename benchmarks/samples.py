@@ -35,7 +35,6 @@ from botorch.sampling.pathwise import (
     draw_kernel_feature_paths,
     draw_matheron_paths,
 )
-from tests.optim.brute_force import maximum_over_theta, minimum_over_x
 from torch import Tensor
 
 from benchmarks.nested_search import NestedSearch
@@ -50,6 +49,7 @@ from benchmarks.sample_moments import run_frequencies, run_statistics
 from botorch_res.domain import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.sampling import Expansion, draw_fourier_samples
+from tests.brute_force import maximum_over_theta, minimum_over_x
 from tests.operation_count import OperationCount
 
 TITLE = """# Function samples, their worst cases and their robust optima

@@ -85,19 +85,27 @@ def local_maxima(values, counts, top):
 
 
 class DenseThetas:
-    """A dense grid of the thetas of a domain, or all its choices."""
+    """A dense grid of the free columns of theta in one row of the others.
 
-    def __init__(self, function, domain, density, limit):
+    If all columns are listed, it is all choices.
+    """
+
+    def __init__(self, function, domain, density, limit, row=0):
         self.function, self.domain = function, domain
-        self.bounds = domain.theta.bounds
+        self.row = domain.theta.rows[row]
+        self.bounds = domain.theta.free_bounds
         self.thetas, self.counts = domain.theta.choices, None
         if self.thetas is None:
-            scale = function.lengthscale[list(domain.theta.columns)]
+            scale = domain.theta.free_of(domain.theta.of(function.lengthscale))
             scale = scale / (self.bounds[1] - self.bounds[0])
             self.counts = grid_counts(scale, density, limit)
             self.grid = unit_grid(self.counts, domain.bounds)
-            self.thetas = torch.lerp(*self.bounds, self.grid)
+            self.thetas = self.lift(self.grid)
         self.table = function.theta_table(self.thetas, domain)
+
+    def lift(self, unit):
+        """The thetas at points of the unit cube."""
+        return self.domain.theta.combine(torch.lerp(*self.bounds, unit), self.row)
 
     def parts(self, x):
         """The values on the grid at parts of ``b x d_x`` or ``C x b x d_x`` points."""
@@ -120,13 +128,12 @@ class DenseThetas:
         )
 
     def zoom(self, x, index, zooms, half):
-        dim, theta = self.domain.theta.dim, self.grid[index]
+        dim, theta = len(self.counts), self.grid[index]
         width = x.new_tensor([1.0 / (n - 1) for n in self.counts])
         local = stencil(half, dim, x)
         for step in range(zooms):
             trial = (theta.unsqueeze(-2) + width * local).clamp(0, 1)
-            own = torch.lerp(*self.bounds, trial)
-            z = self.domain.join(x[..., None, None, :], own)
+            z = self.domain.join(x[..., None, None, :], self.lift(trial))
             values = self.function(z.flatten(1, -2)).reshape(trial.shape[:-1])
             theta, value = best_of(trial, values)
             width = width * (SHRINKAGE[dim] if half == HALVES[dim] else 0.6)
@@ -136,34 +143,67 @@ class DenseThetas:
         return value.amax(-1)
 
 
+class AllRows:
+    """Dense grids in all rows of the listed columns of theta."""
+
+    def __init__(self, function, domain, density, limit):
+        # All choices of a finite set are one grid.
+        rows = 1 if domain.theta.is_finite else len(domain.theta.rows)
+        self.grids = [
+            DenseThetas(function, domain, density, limit, row) for row in range(rows)
+        ]
+
+    def largest(self, x):
+        return torch.stack([grid.largest(x) for grid in self.grids]).amax(0)
+
+    def refined(self, x, top, zooms, half):
+        found = [grid.refined(x, top, zooms, half) for grid in self.grids]
+        return torch.stack(found).amax(0)
+
+
 def maximum_over_theta(function, x, domain, limit=20000, top=12):
     """Largest values over theta at ``C x b x d_x`` points."""
-    density = {1: 12.0, 2: 6.0, 3: 4.0}[domain.theta.dim]
-    dense = DenseThetas(function, domain, density, limit)
-    return dense.refined(x, top, zooms=24, half=HALVES[domain.theta.dim])
+    dim = len(domain.theta.free)
+    dense = AllRows(function, domain, {0: 1.0, 1: 12.0, 2: 6.0, 3: 4.0}[dim], limit)
+    return dense.refined(x, top, zooms=24, half=HALVES.get(dim))
 
 
-def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
+def minimum_over_x(
+    function, domain, density=8.0, limit=2000, top=6, rounds=3, zooms=10
+):
     """Points of the smallest worst cases, by patterns that shrink around them.
 
-    The settings are in the unit cube. Returns ``C x m x d_x`` points; their worst cases
-    are known to about 1e-5.
+    The settings of free columns are in the unit cube. Returns ``C x m x d_x`` points;
+    their worst cases are known to about 1e-5. Rounds use dense grids of thetas alone,
+    zooms refine these.
     """
-    dim = domain.x.dim
-    coarse = DenseThetas(function, domain, 6.0, 1000)
-    dense = DenseThetas(function, domain, {1: 12.0, 2: 6.0}[domain.theta.dim], 4000)
-    scale = function.lengthscale[list(domain.x.columns)]
-    counts = grid_counts(scale, density, limit)
+    part, dim = domain.x, len(domain.x.free)
+    finest = {0: 1.0, 1: 12.0, 2: 6.0, 3: 4.0}[len(domain.theta.free)]
+    dense = AllRows(function, domain, finest, 4000)
+    if part.is_finite:
+        index = dense.largest(part.rows).topk(min(top, len(part.rows)), largest=False)
+        return part.rows[index.indices]
+    coarse = AllRows(function, domain, 6.0, 1000)
+    counts = grid_counts(part.free_of(part.of(function.lengthscale)), density, limit)
     grid = unit_grid(counts, domain.bounds)
-    # If there are not so many local minima, any points make up the number.
-    index = local_maxima(-coarse.largest(grid), counts, min(3 * top, len(grid)))
-    x = grid[index]
+    starts = []
+    for row in part.rows:
+        points = part.combine(grid, row)
+        # If there are not so many local minima, any points make up the number.
+        index = local_maxima(-coarse.largest(points), counts, min(3 * top, len(grid)))
+        starts.append(points[index])
+    x = torch.cat(starts, dim=-2)
+
+    def around(x, pattern):
+        free = (part.free_of(x).unsqueeze(-2) + pattern).clamp(0, 1)
+        return part.combine(free, part.listed_of(x).unsqueeze(-2))
+
     x = choose(x, dense.largest(x).topk(top, largest=False).indices)
     width = grid.new_tensor([1.0 / (n - 1) for n in counts])
     generator = torch.Generator().manual_seed(0)
     local = stencil(HALVES[dim], dim, grid)
-    for _ in range(3):
-        trial = (x.unsqueeze(-2) + width * local).clamp(0, 1)
+    for _ in range(rounds):
+        trial = around(x, width * local)
         values = dense.largest(trial.flatten(-3, -2)).reshape(trial.shape[:-1])
         x, value = best_of(trial, -values)
         width = width * 0.6
@@ -172,7 +212,7 @@ def minimum_over_x(function, domain, density=8.0, limit=2000, top=6, zooms=10):
         # Turned, every other time: along a kink few directions lead downwards.
         turn = torch.randn(dim, dim, generator=generator, dtype=grid.dtype)
         pattern = local @ torch.linalg.qr(turn).Q if zoom % 2 else local
-        trial = (x.unsqueeze(-2) + width * pattern).clamp(0, 1)
+        trial = around(x, width * pattern)
         values = dense.refined(trial.flatten(-3, -2), top=3, zooms=8, half=1)
         x, _ = best_of(trial, -values.reshape(trial.shape[:-1]))
         width = width * 0.7
