@@ -67,11 +67,12 @@ where press.toml says who controls what:
     uncontrollable = true
 
 Further keys of a range: log = true, integer = true, or a number of levels, such as
-levels = 101, which lets it stand beside integers and lists of values.
+levels = 101. A list can also be of names: values = ["steel", "aluminium", "POM"].
+Ranges, whole numbers and lists may stand beside each other.
 
 A parameter that you set, but not exactly, has a tolerance = 0.1, or [-0.1, 0.05]; on a
-logarithmic scale "5%". The function gets what comes out, and the recommendation says
-what to set.
+logarithmic scale "5%" or "*1.05". The function gets what comes out, and the
+recommendation says what to set.
 
 Stop it with Ctrl-C at any time; the same command goes on where it stopped. Then:
 
@@ -289,7 +290,7 @@ def _current_best(optimizer: RobustOptimizer) -> str:
     if not optimizer.num_told:
         return "no value yet"
     best = optimizer.recommend()
-    values = ", ".join(f"{name} = {value:.4g}" for name, value in best.x.items())
+    values = ", ".join(f"{k} = {cell_text(v, 4)}" for k, v in best.x.items())
     return f"{values}: {best.value:.4g} at worst"
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from botorch_res import RobustOptimizer, cli
 from botorch_res.plotting import plot_progress
-from botorch_res.study import tasks
+from botorch_res.study import Choice, Range, tasks
 from botorch_res.test_functions import RobustBranin
 
 TOML = """
@@ -47,6 +47,10 @@ def slow(friction, force):
 
 def alone(friction):
     return friction
+
+def bracket(material, thickness, supplier):
+    assert material in ("steel", "[red] POM") and supplier in ("A", "B")
+    return thickness - 0.1 * len(material)
 
 def broken(friction, force):
     raise ZeroDivisionError("no press")
@@ -276,6 +280,32 @@ class TestShowAndPlot:
         for value in values:
             assert f"{value:.6g}" in text
 
+    def test_names(self, folder):
+        """Names are names in the run, the table, the CSV file and the pictures."""
+        (folder / "bracket.toml").write_text(
+            'direction = "minimize"\n'
+            '[parameters.material]\nvalues = ["steel", "[red] POM"]\n'
+            "[parameters.thickness]\nlower = 1\nupper = 3\n"
+            '[parameters.supplier]\nvalues = ["A", "B"]\nuncontrollable = true\n'
+        )
+        run = ("run", "press_module:bracket", "--domain", "bracket.toml", *RANDOM)
+        result = call(*run, "--iterations", "8", "--storage", "bracket.db")
+        assert result.exit_code == 0
+        assert "material = [red] POM, thickness = 1: 0." in result.output
+        result = call("show", "bracket.db", "--csv", "bracket.csv")
+        assert str(RobustOptimizer.open("bracket.db").recommend()) in result.output
+        rows = (folder / "bracket.csv").read_text().splitlines()
+        names = [row.split(",")[2] for row in rows]
+        assert names[0] == "material"
+        assert sorted(set(names[1:])) == ["[red] POM", "steel"]
+        assert all(name in result.output for name in names)
+        (folder / "bracket.toml").write_text(
+            (folder / "bracket.toml").read_text().replace("steel", "brass")
+        )
+        result = call(*run, "--storage", "bracket.db")
+        assert result.exit_code == 1
+        assert "material in {steel, [red] POM}" in " ".join(result.output.split())
+
     def test_show_without_values(self, folder):
         space, maximize = tasks.read_domain(folder / "press.toml")
         optimizer = RobustOptimizer(space, maximize=maximize, storage="press.db")
@@ -375,9 +405,30 @@ class TestTasks:
         assert layers.values == (1.0, 2.0, 3.0, 4.0)
         assert (load.log, load.uncontrollable, load.values) == (True, True, None)
 
+    def test_toml_with_names_beside_a_range(self, tmp_path):
+        path = tmp_path / "domain.toml"
+        path.write_text(
+            'direction = "maximize"\n'
+            "[parameters]\n"
+            'material = {values = ["steel", "POM"]}\n'
+            "thickness = {lower = 0.5, upper = 2.5}\n"
+            'speed = {lower = 1, upper = 9, log = true, tolerance = "*1.05"}\n'
+        )
+        space, _ = tasks.read_domain(path)
+        assert space.parameters == (
+            Choice("material", ["steel", "POM"]),
+            Range("thickness", 0.5, 2.5),
+            Range("speed", 1, 9, log=True, tolerance="5%"),
+        )
+
     @pytest.mark.parametrize(
         ("content", "message"),
         [
+            (
+                'direction = "minimize"\n[parameters.a]\nvalues = ["A", 2]',
+                r"'a' to be all numbers or all names, got \['A', 2\]",
+            ),
+            ('direction = "minimize"\n[parameters.a]\nvalues = "A"', "got 'A'"),
             ("direction = ", "is not a TOML file"),
             ("[parameters]", "got direction = None"),
             ('direction = "down"', "got direction = 'down'"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from botorch_res.plotting.figure import (
 from botorch_res.plotting.predictions import NUM_VALUES, Profile, make_profile
 from botorch_res.plotting.slices import Slice, make_slices, tick_few
 from botorch_res.study import RobustOptimizer
+from botorch_res.study.parameters import Value
 from botorch_res.study.recommendation import WorstCaseCurve
 from botorch_res.study.storage import COMPLETE
 
@@ -48,6 +49,11 @@ class Panels:
         self.optimizer = optimizer
         self.best = optimizer.recommend()
         self.label = label
+        self.parameters = {p.name: p for p in optimizer.space.parameters}
+
+    def number(self, values: Mapping[str, Value], name: str) -> float:
+        """Where a parameter's value is along an axis."""
+        return self.parameters[name].number_of(values[name])
 
     def overview(self) -> list[Callable[[Axes], None]]:
         """The panels that show what the model has learnt."""
@@ -107,13 +113,14 @@ class Panels:
             ]
             if rows:
                 axes.plot(
-                    [row[one.x.name] for row in rows],
-                    [row[one.y.name] for row in rows],
+                    [self.number(row, one.x.name) for row in rows],
+                    [self.number(row, one.y.name) for row in rows],
                     **MARKS | {"label": state, "alpha": alpha, "zorder": 3} | style,
                 )
         self.draw_tolerance(one, axes)
         settings = self.best.theta | self.best.x
-        self.draw_star(axes, settings[one.x.name], settings[one.y.name])
+        at = (self.number(settings, name) for name in (one.x.name, one.y.name))
+        self.draw_star(axes, *at)
 
     def draw_star(self, axes: Axes, x: float, y: float) -> None:
         """Mark the recommendation."""
@@ -140,7 +147,8 @@ class Panels:
             path_effects=[withStroke(linewidth=4, foreground="black")],
             label=TOLERANCE_LABEL,
         )
-        self.draw_worst(axes, *(self.best.worst_case[name] for name in names))
+        at = (self.number(self.best.worst_case, name) for name in names)
+        self.draw_worst(axes, *at)
 
     def draw_worst(self, axes: Axes, x: float, y: float) -> None:
         """Mark the worst that can come out of the recommended setting."""
@@ -149,8 +157,7 @@ class Panels:
 
     def tolerance(self, name: str) -> tuple[float, float]:
         """The smallest and the largest value that come out of a recommended setting."""
-        (parameter,) = (p for p in self.optimizer.space.parameters if p.name == name)
-        setting = self.best.x[name]
+        parameter, setting = self.parameters[name], self.number(self.best.x, name)
         below, above = parameter.tolerance or (0.0, 0.0)
         return parameter.deviate(setting, below), parameter.deviate(setting, above)
 
@@ -160,7 +167,7 @@ class Panels:
         With a tolerance, also draw the prediction itself, and what can come out.
         """
         curve, space = self.best.curve[name], self.optimizer.space
-        (parameter,) = (p for p in space.parameters if p.name == name)
+        parameter, setting = self.parameters[name], self.number(self.best.x, name)
         is_sparse = space.domain.x.is_finite and len(curve.x) <= _MAX_MARKERS
         style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
         self.draw_interval(axes, curve)
@@ -177,11 +184,11 @@ class Panels:
             )
             column = space.parameters.index(parameter)
             self.draw_profile(make_profile(self.optimizer, self.best, column), axes)
-            worst = self.best.worst_case[name]
+            worst = self.number(self.best.worst_case, name)
             level = [self.best.value, self.best.value]
-            axes.plot([worst, self.best.x[name]], level, color="black", lw=1.2)
+            axes.plot([worst, setting], level, color="black", lw=1.2)
             self.draw_worst(axes, worst, self.best.value)
-        self.draw_star(axes, self.best.x[name], self.best.value)
+        self.draw_star(axes, setting, self.best.value)
         axes.set(
             xlabel=parameter.label(),
             ylabel=self.label if parameter.tolerance else f"worst-case\n{self.label}",

@@ -15,6 +15,7 @@ from botorch_res.study import RobustOptimizer
 from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation
 from botorch_res.study.space import ParameterSpace
+from botorch_res.study.trials import cell_text
 
 # The most points that are predicted jointly, to bound the memory.
 _CHUNK = 256
@@ -101,7 +102,7 @@ def make_profile(
         along = equidistant(best.point.new_tensor(ends), NUM_VALUES)
     points = best.point.repeat(len(along), 1)
     points[:, column] = along
-    values = [parameter.decode(value) for value in along.tolist()]
+    values = [parameter.number(value) for value in along.tolist()]
     others = other_values(space, best, (column,))
     return Profile(optimizer, points, parameter, values, others)
 
@@ -120,7 +121,7 @@ def other_values(
         The values of the others with their units.
     """
     return ", ".join(
-        f"{p.name} = {best.worst_case[p.name]:.4g} {p.unit}".strip()
+        f"{p.name} = {cell_text(best.worst_case[p.name], 4)} {p.unit}".strip()
         for i, p in enumerate(space.parameters)
         if i not in columns
     )

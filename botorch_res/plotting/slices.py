@@ -164,7 +164,7 @@ def _make_slice(
         points,
         x,
         y,
-        [x.decode(value) for value in along_x.tolist()],
-        [y.decode(value) for value in along_y.tolist()],
+        [x.number(value) for value in along_x.tolist()],
+        [y.number(value) for value in along_y.tolist()],
         others=other_values(space, best, (i, j)),
     )

@@ -33,7 +33,7 @@ from botorch_res.study.observations import (
     derive_seed,
     trial_number,
 )
-from botorch_res.study.parameters import Parameter
+from botorch_res.study.parameters import Parameter, Value
 from botorch_res.study.recommendation import Prediction, StudyRecommendation
 from botorch_res.study.running import (
     InlineExecutor,
@@ -301,7 +301,7 @@ class RobustOptimizer:
 
     def add(
         self,
-        parameters: Mapping[str, float] | Sequence[float] | Tensor,
+        parameters: Mapping[str, Value] | Sequence[Value] | Tensor,
         value: float,
         noise: float | None = None,
     ) -> Trial:

@@ -11,6 +11,7 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from botorch_res.strategies.recommendation import Recommendation, worst_case_band
+from botorch_res.study.parameters import Value
 from botorch_res.study.space import ParameterSpace
 
 _NUM_POINTS = 101
@@ -20,7 +21,8 @@ _NUM_POINTS = 101
 class WorstCaseCurve:
     """The predicted worst-case value as a function of one controllable parameter.
 
-    The other controllable parameters stay where they are recommended.
+    The other controllable parameters stay where they are recommended. The tensors hold
+    numbers. A name is its place in the parameter's list, counted from 0.
 
     Attributes:
         name: The parameter's name.
@@ -85,10 +87,10 @@ class StudyRecommendation:
         standard_deviation: The model's standard deviation at the worst case.
     """
 
-    x: dict[str, float]
-    theta: dict[str, float]
+    x: dict[str, Value]
+    theta: dict[str, Value]
     deviation: dict[str, float]
-    worst_case: dict[str, float]
+    worst_case: dict[str, Value]
     value: float
     lower: float
     upper: float
@@ -147,7 +149,7 @@ class StudyRecommendation:
             f"(95 %: {lower} to {upper}) at {', '.join(worst)}"
         )
 
-    def _listed(self, values: dict[str, float]) -> str:
+    def _listed(self, values: dict[str, Value]) -> str:
         """Values of parameters, for people."""
         parameters = {p.name: p for p in self._prediction.space.parameters}
         widths = [parameters[name].upper - parameters[name].lower for name in values]
@@ -162,8 +164,10 @@ class StudyRecommendation:
         return p.show_deviation(self.deviation[name])
 
 
-def _shown(value: float, resolution: float) -> str:
+def _shown(value: Value, resolution: float) -> str:
     """A number with six digits, or as many as show two digits of the resolution."""
+    if isinstance(value, str):
+        return value
     digits = 6
     if value != 0 and resolution > 0:
         digits = max(digits, math.ceil(math.log10(abs(value) / resolution)) + 2)
@@ -173,33 +177,28 @@ def _shown(value: float, resolution: float) -> str:
 def _curve(prediction: Prediction, position: int) -> WorstCaseCurve:
     """The curve along one column of ``x``."""
     space, domain = prediction.space, prediction.space.domain
-    x = prediction.best.x
-    if domain.x.choices is None:
-        lower, upper = domain.x.bounds[:, position].tolist()
+    x, part = prediction.best.x, domain.x
+    if position in part.free:
+        lower, upper = part.bounds[:, position].tolist()
         points = x.repeat(_NUM_POINTS, 1)
         points[:, position] = torch.linspace(lower, upper, _NUM_POINTS).to(x)
     else:
-        # The choices that differ from the recommendation in this column only.
-        same = domain.x.choices == x
-        same[:, position] = True
-        points = domain.x.choices[same.all(dim=-1)]
+        # The rows that differ from the recommendation in this column only.
+        same = (part.rows == part.listed_of(x)) | (part.listed == position)
+        points = part.combine(part.free_of(x), part.rows[same.all(dim=-1)])
         points = points[points[:, position].argsort()]
     band = worst_case_band(
         prediction.model, domain, points, prediction.maximize, prediction.seed
     )
-    name = space.x_names[position]
-    worst = [space.decode(z) for z in domain.join(band.x, band.theta)]
-    settings = [space.decode_setting(row) for row in band.x]
-    deviations = [space.decode_deviation(row) for row in band.theta]
+    theta = space.in_own_units(domain.theta, band.theta)
+    # The deviations come first.
+    names = space.tolerance_names
     return WorstCaseCurve(
-        name=name,
-        x=x.new_tensor([row[name] for row in settings]),
-        theta=x.new_tensor([[row[k] for k in space.theta_names] for row in worst]),
+        name=space.x_names[position],
+        x=space.in_own_units(part, band.x)[:, position],
+        theta=theta[:, len(names) :],
         value=band.value * prediction.unit,
         lower=band.lower * prediction.unit,
         upper=band.upper * prediction.unit,
-        deviation={
-            k: x.new_tensor([row[k] for row in deviations])
-            for k in space.tolerance_names
-        },
+        deviation=dict(zip(names, theta[:, : len(names)].T, strict=True)),
     )

@@ -382,7 +382,7 @@ def progress_bar(
         *rich_progress.Progress.get_default_columns()[:2],
         rich_progress.MofNCompleteColumn(),
         rich_progress.TimeElapsedColumn(),
-        rich_progress.TextColumn("{task.fields[text]}"),
+        rich_progress.TextColumn("{task.fields[text]}", markup=False),
     ) as bar:
         task = bar.add_task("Trials", total=budget, completed=completed(), text="")
 

@@ -1,14 +1,14 @@
 r"""The space that parameters span: points for the model, names for the engineer.
 
-The engineer thinks of ``friction`` from 0.1 to 0.2 and of a ``force`` of 200, 300 or
-350 kN; the model thinks of columns. A ``ParameterSpace`` translates: each parameter is
-a column of a ``RobustDomain``, logarithmic if it asks for it. A parameter with a
+The engineer thinks of a ``friction`` from 0.1 to 0.2 and of a ``material``, steel or
+aluminium; the model thinks of columns. A ``ParameterSpace`` translates: each parameter
+is a column of a ``RobustDomain``, logarithmic if it asks for it. A parameter with a
 tolerance has a setting and a deviation; a point holds what comes out, their sum.
 
     >>> ParameterSpace(
     ...     [
-    ...         Range("friction", 0.1, 0.2, levels=101),  # beside an integer: a list
-    ...         Integer("layers", 1, 4),
+    ...         Range("friction", 0.1, 0.2),
+    ...         Choice("material", ["steel", "aluminium", "POM"]),
     ...         Range("load", 1.0, 100.0, unit="kN", log=True, uncontrollable=True),
     ...     ]
     ... )
@@ -16,28 +16,19 @@ tolerance has a setting and a deviation; a point holds what comes out, their sum
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
 import torch
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import InputDataError
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
-from botorch_res.checks import is_number
 from botorch_res.domain import DomainPart, RobustDomain
-from botorch_res.study.parameters import MAX_COMBINATIONS, Parameter
-from botorch_res.study.trials import OTHER_COLUMNS
-
-# The largest number of pairs where both parts of a space are finite. A suggestion
-# compares all pairs, at about 0.1 ms for each of them.
-MAX_PAIRS = 1_000_000
-# The numbers of levels that a message proposes.
-_LEVELS = (101, 51, 21, 11, 5)
+from botorch_res.study.parameters import Parameter, Value
+from botorch_res.study.spanning import span_domain
 
 
 class ParameterSpace:
@@ -52,56 +43,13 @@ class ParameterSpace:
     def __init__(self, parameters: Sequence[Parameter]) -> None:
         """Span the domain of named parameters.
 
-        The controllable parameters must be ranges, all of them, or have finitely many
-        values, all of them; and so must the uncontrollable ones. Ranges that stand
-        beside integers or lists take ``levels``.
-
         Args:
             parameters: The parameters, at least one controllable, and at least one
                 uncontrollable or with a tolerance.
         """
         self.parameters = tuple(parameters)
         self.named = True
-        names = [parameter.name for parameter in self.parameters]
-        if len(set(names)) < len(names):
-            raise InputDataError(f"Expected distinct parameter names, got {names}.")
-        if taken := [name for name in names if name in OTHER_COLUMNS]:
-            raise InputDataError(
-                f"The table of trials has a column {taken[0]!r} already. Give the "
-                f"parameter another name, such as '{taken[0]}_setting'."
-            )
-        theta = [p for p in self.parameters if p.uncontrollable]
-        x = [p for p in self.parameters if not p.uncontrollable]
-        tolerant = [p for p in x if p.tolerance is not None]
-        if not (theta or tolerant) or not x:
-            missing = "controllable" if theta else "uncontrollable"
-            raise InputDataError(
-                f"Expected at least one {missing} parameter, got none among {names}. "
-                "Mark the parameters that nature chooses with `uncontrollable=True`, "
-                "and give those that you set, but not exactly, a `tolerance`."
-            )
-        _check_tolerances(x, theta, tolerant)
-        self.domain = RobustDomain(
-            _bounds(self.parameters),
-            [i for i, p in enumerate(self.parameters) if p.uncontrollable],
-            _combinations("controllable", x),
-            _combinations("uncontrollable", theta),
-            {
-                i: p.tolerance
-                for i, p in enumerate(self.parameters)
-                if p.tolerance is not None
-            },
-            _bounds([p.evaluations for p in self.parameters]) if tolerant else None,
-        )
-        choices = (self.domain.x.choices, self.domain.theta.choices)
-        sizes = [1 if rows is None else len(rows) for rows in choices]
-        if math.prod(sizes) > MAX_PAIRS:
-            raise UnsupportedError(
-                f"The {sizes[0]} combinations of controllable and the {sizes[1]} of "
-                f"uncontrollable parameters make {math.prod(sizes)} pairs, more than "
-                f"{MAX_PAIRS}. Use fewer levels or coarser lists, or only ranges, "
-                "without levels, for one of the two."
-            )
+        self.domain = span_domain(self.parameters)
 
     @classmethod
     def from_domain(cls, domain: RobustDomain) -> ParameterSpace:
@@ -180,7 +128,7 @@ class ParameterSpace:
             z[:, column] = self.parameters[column].evaluations.spread(u)
         return z
 
-    def decode(self, z: Tensor) -> dict[str, float]:
+    def decode(self, z: Tensor) -> dict[str, Value]:
         """Translate a point into parameters.
 
         Args:
@@ -190,9 +138,11 @@ class ParameterSpace:
             The value of each parameter; with a tolerance, what comes out.
         """
         values = zip(self.parameters, self.widened, z.tolist(), strict=True)
-        return {p.name: p.evaluations.snap(wide.decode(u)) for p, wide, u in values}
+        return {
+            p.name: p.named(p.evaluations.snap(wide.number(u))) for p, wide, u in values
+        }
 
-    def decode_setting(self, x: Tensor) -> dict[str, float]:
+    def decode_setting(self, x: Tensor) -> dict[str, Value]:
         """Translate the controllable part into parameters.
 
         Args:
@@ -221,7 +171,32 @@ class ParameterSpace:
         parameters = [(self.parameters[i], shifts[i]) for i in self.domain.tolerances]
         return {p.name: p.decode_deviation(shift) for p, shift in parameters}
 
-    def encode(self, values: Mapping[str, float] | Sequence[float] | Tensor) -> Tensor:
+    def in_own_units(self, part: DomainPart, values: Tensor) -> Tensor:
+        """Translate values of a part of the domain into the parameters' units.
+
+        Args:
+            part: The part, ``domain.x`` or ``domain.theta``.
+            values: An ``n x d_part`` tensor of coordinates.
+
+        Returns:
+            An ``n x d_part`` tensor. A name is its place in the parameter's list, a
+            deviation is as ``decode_deviation`` returns it.
+        """
+        parameters = [self.parameters[i] for i in part.columns]
+        decoders = [
+            p.decode_deviation
+            if part is self.domain.theta and not p.uncontrollable
+            else p.number
+            for p in parameters
+        ]
+        return values.new_tensor(
+            [
+                [decode(value) for decode, value in zip(decoders, row, strict=True)]
+                for row in values.tolist()
+            ]
+        )
+
+    def encode(self, values: Mapping[str, Value] | Sequence[Value] | Tensor) -> Tensor:
         """Translate parameters into a point, and check that it is in the domain.
 
         Args:
@@ -231,49 +206,13 @@ class ParameterSpace:
         Returns:
             A point of shape ``d``.
         """
-        names = [parameter.name for parameter in self.parameters]
-        if not isinstance(values, (Mapping, Iterable)):
-            raise InputDataError(
-                f"Expected values of the parameters {', '.join(names)}, by name or in "
-                f"this order, got {values!r}."
-            )
-        if not isinstance(values, Mapping):
-            listed = values.tolist() if isinstance(values, Tensor) else list(values)
-            if len(listed) != len(names):
-                raise InputDataError(
-                    f"Expected {len(names)} values, for {', '.join(names)}, got "
-                    f"{len(listed)}."
-                )
-            values = dict(zip(names, listed, strict=True))
-        if set(values) != set(names):
-            raise InputDataError(
-                f"Expected values of the parameters {', '.join(names)}, got "
-                f"{', '.join(map(str, values)) or 'none'}."
-            )
-        for p in self.widened:
-            value = values[p.name]
-            if not is_number(value):
-                raise InputDataError(
-                    f"Expected a number for {p.name!r}, got {value!r}."
-                )
-            if not p.lower <= p.snap(value) <= p.upper:
-                raise InputDataError(
-                    f"{p.label()} = {value} lies outside the domain, {p.lower} to "
-                    f"{p.upper}. Correct the value, or start a new study with a wider "
-                    "domain."
-                )
-            if p.values is not None and not any(
-                math.isclose(value, other) for other in p.values
-            ):
-                nearest = sorted(p.values, key=lambda other: abs(other - value))[:2]
-                raise InputDataError(
-                    f"{p.label()} = {value} is not one of its {len(p.values)} values; "
-                    f"the nearest are {nearest[0]:g} and {nearest[1]:g}."
-                )
+        by_name = self._by_name(values)
+        for parameter in self.widened:
+            parameter.check(by_name[parameter.name])
         z = torch.tensor(
-            [p.encode(values[p.name]) for p in self.widened], dtype=torch.double
+            [p.encode(by_name[p.name]) for p in self.widened], dtype=torch.double
         )
-        self._check_choices(z)
+        self._check_rows(z)
         return z
 
     def spans(self, domain: RobustDomain) -> bool:
@@ -292,17 +231,21 @@ class ParameterSpace:
         has_factor = any(self.parameters[i].log for i in own.tolerances)
         if has_factor or list(own.tolerances) != list(domain.tolerances):
             return False
+        if set(own.cat_dims) != set(domain.cat_dims):
+            return False
         for mine, part in ((own.x, domain.x), (own.theta, domain.theta)):
-            if part.choices is None:
-                ends = self._in_own_units(mine, mine.bounds).to(part.bounds)
-                if not torch.allclose(ends, part.bounds):
-                    return False
-            elif mine.choices is None or len(mine.choices) != len(part.choices):
+            ends = self.in_own_units(mine, mine.bounds).to(part.bounds)
+            if not torch.allclose(part.free_of(ends), part.free_bounds):
                 return False
-            else:
-                rows = self._in_own_units(mine, mine.choices).to(part.bounds)
-                if not part.contains(rows).all():
-                    return False
+            if part.is_box:
+                continue
+            if not set(part.listed.tolist()) <= set(mine.listed.tolist()):
+                return False
+            rows = mine.combine(mine.free_bounds[:1], mine.rows)
+            rows = part.listed_of(self.in_own_units(mine, rows).to(part.bounds))
+            rows = part.combine(part.free_bounds[:1], rows.unique(dim=0))
+            if len(rows) != len(part.rows) or not part.contains(rows).all():
+                return False
         return True
 
     def describe(self) -> str:
@@ -310,9 +253,9 @@ class ParameterSpace:
         texts = [parameter.describe() for parameter in self.parameters]
         if not self.named:
             texts += [
-                f"{part.name} one of {len(part.choices)} choices"
+                f"{self._listed_names(part)} one of {len(part.rows)} choices"
                 for part in (self.domain.x, self.domain.theta)
-                if part.choices is not None
+                if not part.is_box
             ]
         return ", ".join(texts)
 
@@ -324,9 +267,11 @@ class ParameterSpace:
             "parameters": [_as_dict(p) for p in self.parameters],
             "bounds": domain.bounds.tolist(),
             "uncontrollable": list(domain.evaluations.theta.columns),
-            "x_choices": _listed(domain.x.choices),
-            "theta_choices": _listed(domain.theta.choices),
+            "x_choices": _rows_as_lists(domain.x),
+            "theta_choices": _rows_as_lists(domain.theta),
         }
+        if domain.cat_dims:
+            content["cat_dims"] = list(domain.cat_dims)
         if domain.evaluations is not domain:
             content["tolerances"] = [
                 [i, *ends] for i, ends in domain.tolerances.items()
@@ -347,124 +292,95 @@ class ParameterSpace:
         space = cls.__new__(cls)
         space.named = content["named"]
         space.parameters = tuple(Parameter(**p) for p in content["parameters"])
-        tensors: dict[str, Any] = {
+        tensors = {
             name: torch.tensor(content[name], dtype=torch.double)
-            for name in ("bounds", "x_choices", "theta_choices", "evaluation_bounds")
-            if content.get(name) is not None
+            for name in ("bounds", "evaluation_bounds")
+            if name in content
         }
         space.domain = RobustDomain(
             uncontrollable=content["uncontrollable"],
+            x_choices=_choices(content["x_choices"]),
+            theta_choices=_choices(content["theta_choices"]),
             tolerances={i: tuple(ends) for i, *ends in content.get("tolerances", [])},
+            cat_dims=content.get("cat_dims", []),
             **tensors,
         )
         return space
 
-    def _in_own_units(self, part: DomainPart, rows: Tensor) -> Tensor:
-        """Values of a part of the domain in the parameters' units."""
-        parameters = [self.parameters[i] for i in part.columns]
-        is_deviation = [
-            part is self.domain.theta and not p.uncontrollable for p in parameters
-        ]
-        decoders = [
-            p.decode_deviation if deviates else p.decode
-            for p, deviates in zip(parameters, is_deviation, strict=True)
-        ]
-        return rows.new_tensor(
-            [
-                [decode(value) for decode, value in zip(decoders, row, strict=True)]
-                for row in rows.tolist()
-            ]
-        )
-
-    def _check_choices(self, z: Tensor) -> None:
-        """Raise unless a point is one of the choices where the domain is finite."""
-        for part in (self.domain.evaluations.x, self.domain.evaluations.theta):
-            value = part.of(z)
-            if part.choices is None or bool(part.contains(value)):
-                continue
-            nearest = part.choices[(part.choices - value).square().sum(-1).argmin()]
-            names = [self.parameters[i].name for i in part.columns]
+    def _by_name(
+        self, values: Mapping[str, Value] | Sequence[Value] | Tensor
+    ) -> Mapping[str, Value]:
+        """The value of each parameter by its name; raise if one is missing."""
+        names = [parameter.name for parameter in self.parameters]
+        if not isinstance(values, (Mapping, Iterable)) or isinstance(values, str):
             raise InputDataError(
-                f"{dict(zip(names, value.tolist(), strict=True))} is not one of the "
-                f"{len(part.choices)} choices of the domain (in the model's "
-                f"coordinates); the nearest is {nearest.tolist()}."
+                f"Expected values of the parameters {', '.join(names)}, by name or in "
+                f"this order, got {values!r}."
+            )
+        if not isinstance(values, Mapping):
+            listed = values.tolist() if isinstance(values, Tensor) else list(values)
+            if len(listed) != len(names):
+                raise InputDataError(
+                    f"Expected {len(names)} values, for {', '.join(names)}, got "
+                    f"{len(listed)}."
+                )
+            values = dict(zip(names, listed, strict=True))
+        if set(values) != set(names):
+            raise InputDataError(
+                f"Expected values of the parameters {', '.join(names)}, got "
+                f"{', '.join(map(str, values)) or 'none'}."
+            )
+        return values
+
+    def _check_rows(self, z: Tensor) -> None:
+        """Raise unless a point has one of the listed rows in each part."""
+        for part in (self.domain.evaluations.x, self.domain.evaluations.theta):
+            row, nearest = part.listed_of(part.of(z)), part.nearest(part.of(z))
+            if bool(part.contains(part.combine(part.free_of(nearest), row))):
+                continue
+            names = [self.parameters[i].name for i in _listed_columns(part)]
+            raise InputDataError(
+                f"{dict(zip(names, row.tolist(), strict=True))} is not one of the "
+                f"{len(part.rows)} choices of the domain (in the model's "
+                f"coordinates); the nearest is {part.listed_of(nearest).tolist()}."
             )
 
-
-def _bounds(parameters: Sequence[Parameter]) -> Tensor:
-    """The bounds of parameters in the model's coordinates."""
-    ends = [(p.encode(p.lower), p.encode(p.upper)) for p in parameters]
-    return torch.tensor(ends, dtype=torch.double).T.contiguous()
-
-
-def _check_tolerances(
-    x: list[Parameter], theta: list[Parameter], tolerant: list[Parameter]
-) -> None:
-    """Raise if finite lists stand beside tolerances, within which anything can be."""
-    lists = [p.name for p in theta if p.values is not None]
-    exact = [p.name for p in x if p.values is not None and p.tolerance is None]
-    names = ", ".join(p.name for p in tolerant)
-    if tolerant and lists:
-        raise UnsupportedError(
-            f"The uncontrollable parameters {', '.join(lists)} take values of a list, "
-            f"but within the tolerance of {names} any deviation is possible. Give the "
-            "uncontrollable parameters as ranges without levels."
-        )
-    if tolerant and exact:
-        raise UnsupportedError(
-            f"The parameters {', '.join(exact)} take values of a list without a "
-            f"tolerance, beside {names} with one. Give all of them a tolerance, or "
-            "give the lists as ranges without levels."
-        )
+    def _listed_names(self, part: DomainPart) -> str:
+        """The names of the listed columns of a part; the part's if these are all."""
+        names = [self.parameters[i].name for i in _listed_columns(part)]
+        return part.name if part.is_finite else ", ".join(names)
 
 
 def _as_dict(parameter: Parameter) -> dict[str, Any]:
     """A parameter as plain lists and numbers, as a file reads it back."""
     content = asdict(parameter)
-    for name in ("values", "tolerance", "evaluate"):
+    for name in ("values", "tolerance", "evaluate", "names"):
         if content[name] is not None:
             content[name] = list(content[name])
-        elif name != "values":  # As in files from before there were tolerances.
+        elif name != "values":  # As in files from before there was such a thing.
             del content[name]
     return content
 
 
-def _combinations(part: str, parameters: list[Parameter]) -> Tensor | None:
-    """All combinations of finitely many values, or ``None`` for ranges."""
-    ranges = [p.name for p in parameters if p.values is None]
-    finite = {p.name: p.values for p in parameters if p.values is not None}
-    if not finite:
+def _listed_columns(part: DomainPart) -> list[int]:
+    """The columns of ``z`` that a part lists."""
+    return [part.columns[i] for i in part.listed.tolist()]
+
+
+def _rows_as_lists(part: DomainPart) -> Any:
+    """The rows of a part: of all its columns, or with the columns if only of some."""
+    if part.is_box:
         return None
-    count = math.prod(len(values) for values in finite.values())
-    if ranges:
-        levels = next(
-            (n for n in _LEVELS if count * n ** len(ranges) <= MAX_COMBINATIONS),
-            _LEVELS[-1],
-        )
-        raise UnsupportedError(
-            f"The {part} parameters mix ranges ({', '.join(ranges)}) with finite lists "
-            f"({', '.join(finite)}). Give each of the ranges a number of levels, such "
-            f"as levels={levels}, which makes {count * levels ** len(ranges)} "
-            f"combinations (at most {MAX_COMBINATIONS} are possible); or give the "
-            "lists as ranges and round inside the function."
-        )
-    if count > MAX_COMBINATIONS:
-        sizes = " x ".join(f"{len(values)}" for values in finite.values())
-        raise UnsupportedError(
-            f"The {part} parameters {', '.join(finite)} have {sizes} = {count} "
-            f"combinations, more than {MAX_COMBINATIONS}. Use fewer levels or coarser "
-            "lists, or only ranges, without levels, and round inside the function."
-        )
-    grid = itertools.product(*finite.values())
-    return torch.tensor(
-        [
-            [p.encode(value) for p, value in zip(parameters, row, strict=True)]
-            for row in grid
-        ],
-        dtype=torch.double,
-    )
+    if part.is_finite:
+        return part.rows.tolist()
+    return {"columns": _listed_columns(part), "rows": part.rows.tolist()}
 
 
-def _listed(choices: Tensor | None) -> list[list[float]] | None:
-    """The rows of a tensor, or ``None``."""
-    return None if choices is None else choices.tolist()
+def _choices(content: Any) -> Any:
+    """The argument of a domain that ``_rows_as_lists`` gave."""
+    if content is None:
+        return None
+    if isinstance(content, list):
+        return torch.tensor(content, dtype=torch.double)
+    rows = torch.tensor(content["rows"], dtype=torch.double)
+    return {tuple(content["columns"]): rows}

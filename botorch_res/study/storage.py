@@ -76,7 +76,7 @@ class Trial:
     finished: str | None = None
     owner: str | None = None
     attempts: int = 1
-    parameters: Mapping[str, float] | None = None
+    parameters: Mapping[str, float | str] | None = None
 
 
 _COLUMNS = [name for name in Trial.__dataclass_fields__ if name != "parameters"]

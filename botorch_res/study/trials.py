@@ -90,15 +90,16 @@ class TrialTable(Sequence[Trial]):
         )
 
 
-def cell_text(value: object) -> str:
+def cell_text(value: object, digits: int = 6) -> str:
     """Write a value of the table for people.
 
     Args:
         value: The value.
+        digits: How many digits of a float to write.
 
     Returns:
-        The text: six digits of a float, nothing for ``None``.
+        The text; nothing for ``None``.
     """
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

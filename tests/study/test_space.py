@@ -14,6 +14,9 @@ FORCE = Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)
 LAYERS = Integer("layers", 1, 4)
 RATE = Range("rate", 1e-6, 1e-2, log=True, unit="1/s")
 SPEED = Range("speed", -1.0, 3.0, uncontrollable=True)
+MATERIAL = Choice("material", ["steel", "aluminium", "POM"])
+SUPPLIER = Choice("supplier", ["A", "B"], uncontrollable=True)
+THICKNESS = Range("thickness", 1, 3, unit="mm", tolerance=0.1)
 
 
 class TestParameterSpace:
@@ -25,6 +28,13 @@ class TestParameterSpace:
             [LAYERS, Choice("size", [1.0, 2.5]), SPEED],
             [SPEED, LAYERS],
             [Range("size", 0.5, 2.0, levels=7, log=True), LAYERS, SPEED],
+            [LAYERS, RATE, FORCE, SPEED],
+            [MATERIAL, FORCE],
+            [SUPPLIER, FRICTION],
+            [MATERIAL, FRICTION, SPEED, SUPPLIER],
+            [SUPPLIER, MATERIAL, FORCE, LAYERS],
+            [THICKNESS, MATERIAL, SUPPLIER],
+            [Integer("a", 1, 4, tolerance=1), MATERIAL, RATE, SPEED, SUPPLIER],
         ],
     )
     def test_round_trips(self, parameters):
@@ -59,6 +69,57 @@ class TestParameterSpace:
             [friction, float(i)] for friction in (0.1, 0.15, 0.2) for i in range(1, 5)
         ]
 
+    def test_free_and_listed_columns(self):
+        domain = ParameterSpace([MATERIAL, SPEED, FRICTION, LAYERS, SUPPLIER]).domain
+        assert domain.x.columns == (0, 2, 3)
+        assert domain.x.free.tolist() == [1]
+        assert domain.x.rows.tolist() == [
+            [float(i), float(n)] for i in range(3) for n in range(1, 5)
+        ]
+        assert domain.theta.columns == (1, 4)
+        assert domain.theta.free.tolist() == [0]
+        assert domain.theta.rows.tolist() == [[0.0], [1.0]]
+        assert domain.cat_dims == (0, 4)
+
+    def test_tolerances_beside_lists(self):
+        """Deviations are free columns of theta, in front of its listed ones."""
+        coarse = Integer("n", 1, 3, tolerance=0.5)
+        domain = ParameterSpace([SUPPLIER, THICKNESS, coarse, MATERIAL]).domain
+        assert domain.tolerances == {1: (-0.1, 0.1), 2: (-0.5, 0.5)}
+        assert domain.theta.columns == (1, 2, 0)
+        assert domain.theta.free.tolist() == [0, 1]
+        assert domain.theta.rows.tolist() == [[0.0], [1.0]]
+        assert domain.x.free.tolist() == [0]
+        assert domain.x.rows.tolist() == [
+            [float(n), float(i)] for n in range(1, 4) for i in range(3)
+        ]
+        evaluations = domain.evaluations
+        assert evaluations.x.free.tolist() == [0, 1]
+        assert evaluations.x.rows.tolist() == [[0.0], [1.0], [2.0]]
+        assert evaluations.bounds[:, 2].tolist() == [0.5, 3.5]
+
+    def test_names_stay_names(self):
+        space = ParameterSpace([MATERIAL, FRICTION, SUPPLIER])
+        values = {"material": "POM", "friction": 0.125, "supplier": "A"}
+        z = space.encode(values)
+        assert z.tolist() == [2.0, 0.125, 0.0]
+        assert space.decode(z) == values
+        assert space.encode(["POM", 0.125, "A"]).tolist() == z.tolist()
+        x, _ = space.domain.split(z)
+        assert space.decode_setting(x) == {"material": "POM", "friction": 0.125}
+
+    def test_what_is_stored(self):
+        """Fully free and fully finite parts as ever; names and mixtures beside them."""
+        content = ParameterSpace([FRICTION, FORCE]).to_dict()
+        assert "cat_dims" not in content
+        assert content["x_choices"] is None
+        assert content["theta_choices"] == [[200.0], [300.0], [350.0]]
+        assert "names" not in content["parameters"][1]
+        content = ParameterSpace([MATERIAL, FRICTION, FORCE]).to_dict()
+        assert content["cat_dims"] == [0]
+        assert content["x_choices"] == {"columns": [0], "rows": [[0.0], [1.0], [2.0]]}
+        assert content["parameters"][0]["names"] == ["steel", "aluminium", "POM"]
+
     @pytest.mark.parametrize(
         "parameters",
         [[FRICTION, FORCE], [SPEED, RATE, FRICTION], [FORCE, LAYERS], [SPEED, LAYERS]],
@@ -84,33 +145,14 @@ class TestParameterSpace:
             ([SPEED], InputDataError, "one controllable parameter, got none"),
             ([SPEED, SPEED], InputDataError, "distinct parameter names"),
             (
-                [FRICTION, LAYERS, SPEED],
-                UnsupportedError,
-                r"\(friction\).*\(layers\).*levels=101, which makes 404 combinations",
-            ),
-            (
-                [SPEED, RATE, FORCE],
-                UnsupportedError,
-                r"uncontrollable parameters mix ranges \(speed\) .*\(force\)",
-            ),
-            (
-                [FRICTION, RATE, Range("size", 1, 2), LAYERS, SPEED],
-                UnsupportedError,
-                "levels=11, which makes 5324 combinations",
-            ),
-            (
-                [FRICTION, Integer("a", 1, 5000), SPEED],
-                UnsupportedError,
-                r"levels=5, which makes 25000 combinations \(at most 10000",
-            ),
-            (
-                [Integer("a", 0, 200), Integer("b", 0, 200), SPEED],
+                [Integer("a", 0, 200), FRICTION, Integer("b", 0, 200), SPEED],
                 UnsupportedError,
                 "201 x 201 = 40401 combinations, more than 10000",
             ),
             (
                 [
                     Range("a", 0, 1, levels=2000),
+                    FRICTION,
                     Integer("t", 1, 501, uncontrollable=True),
                 ],
                 UnsupportedError,
@@ -139,11 +181,56 @@ class TestParameterSpace:
             ({"friction": "0.1", "force": 200}, InputDataError, "number.*got '0.1'"),
             ({"friction": True, "force": 200}, InputDataError, "got True"),
             (0.1, InputDataError, "by name or in this order, got 0.1"),
+            ("friction", InputDataError, "by name or in this order, got 'friction'"),
         ],
     )
     def test_bad_values(self, values, error, message):
         with pytest.raises(error, match=message):
             ParameterSpace([FRICTION, FORCE]).encode(values)
+
+    def test_unknown_name(self):
+        message = "'material' to be one of 'steel', 'aluminium', 'POM', got 'Pom'"
+        with pytest.raises(InputDataError, match=message):
+            ParameterSpace([MATERIAL, SPEED]).encode(["Pom", 0.0])
+
+    @pytest.mark.parametrize(
+        ("parameters", "same"),
+        [
+            ([MATERIAL, Range("a", 0, 1), SPEED], True),
+            ([MATERIAL, Range("a", 0, 1, levels=5), SPEED], True),
+            ([MATERIAL, Range("a", 0, 2), SPEED], False),
+            ([Integer("b", 0, 2), Range("a", 0, 1), SPEED], False),
+            ([Range("b", 0, 2), Range("a", 0, 1), SPEED], False),
+            ([Choice("b", ["A", "B"]), Range("a", 0, 1), SPEED], False),
+        ],
+    )
+    def test_spans_a_mixed_domain(self, parameters, same):
+        bounds = torch.tensor([[0.0, 0.0, -1.0], [2.0, 1.0, 3.0]])
+        codes = {0: [0.0, 1.0, 2.0]}
+        domain = RobustDomain(bounds, [2], x_choices=codes, cat_dims=[0])
+        assert ParameterSpace(parameters).spans(domain) is same
+
+    def test_plain_mixed_domain(self):
+        bounds = torch.tensor([[0.0, 0.0, -1.0, 0.0], [2.0, 1.0, 3.0, 9.0]])
+        rows = torch.tensor([[0.0, 0.5], [2.0, 1.0]])
+        domain = RobustDomain(
+            bounds, [2, 3], {(0, 1): rows}, {3: [1.0, 4.0]}, cat_dims=[3]
+        )
+        space = ParameterSpace.from_domain(domain)
+        assert space.describe().endswith(
+            "theta2 from 0 to 9 (uncontrollable), x one of 2 choices, "
+            "theta2 one of 2 choices"
+        )
+        z = torch.tensor([2.0, 1.0, 0.3, 4.0], dtype=torch.double)
+        torch.testing.assert_close(space.encode(z.tolist()), z)
+        with pytest.raises(InputDataError, match=r"'theta2': 2.0. is not .*\[1.0\]"):
+            space.encode([2.0, 1.0, 0.3, 2.0])
+        with pytest.raises(InputDataError, match=r"'x1': 2.0, 'x2': 0.5. is not one"):
+            space.encode([2.0, 0.5, 0.3, 4.0])
+        stored = ParameterSpace.from_dict(json.loads(json.dumps(space.to_dict())))
+        assert stored.to_dict() == space.to_dict()
+        assert repr(stored.domain) == repr(space.domain)
+        assert space.spans(domain)
 
     def test_plain_domain(self):
         bounds = torch.tensor([[0.0, -1.0, 5.0], [1.0, 1.0, 9.0]])

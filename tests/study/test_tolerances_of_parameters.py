@@ -8,14 +8,14 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import InputDataError
 
 from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.models import FixedGP
 from botorch_res.study.parameters import Choice, Integer, Range
+from botorch_res.study.parameters.tolerances import read_tolerance
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.tasks import read_domain
-from botorch_res.study.tolerances import read_tolerance
 
 THICKNESS = Range("thickness", 1, 3, unit="mm", tolerance=(-0.2, 0.1))
 SPEED = Range("speed", 1, 100, log=True, tolerance="5%")
@@ -35,6 +35,10 @@ class TestReading:
             (" 0.5 %", True, (-math.log(1.005), math.log(1.005))),
             (("-5%", "10%"), True, (math.log(0.95), math.log(1.10))),
             (["+5%", "20%"], True, (math.log(1.05), math.log(1.20))),
+            ("*1.05", True, (-math.log(1.05), math.log(1.05))),
+            (" * 1.05", True, (-math.log(1.05), math.log(1.05))),
+            (("/1.05", "*1.1"), True, (-math.log(1.05), math.log(1.1))),
+            (("*0.9", "5%"), True, (math.log(0.9), math.log(1.05))),
         ],
     )
     def test_values(self, tolerance, log, expected):
@@ -44,8 +48,9 @@ class TestReading:
     @pytest.mark.parametrize(
         ("tolerance", "log", "message"),
         [
-            ("5%", False, "'a' to be a number.*got '5%'. A percentage needs a logari"),
-            (("-5%", "5%"), False, "A percentage needs"),
+            ("5%", False, "'a' to be a number.*got '5%'. A percentage or a f"),
+            (("-5%", "5%"), False, "A percentage or a factor needs a logarithmic"),
+            ("*1.05", False, r"got '\*1.05'. A percentage or a factor needs"),
             ("0.1", False, "to be a number"),
             ((0.1, 0.2, 0.3), False, r"a lower and an upper.*got \(0.1, 0.2, 0.3\)"),
             ((), False, "a lower and an upper"),
@@ -61,7 +66,15 @@ class TestReading:
             ("5", True, "percentage like '5%'.* got '5'"),
             ("five%", True, "got 'five%'"),
             ("nan%", True, "got 'nan%'"),
-            (("-100%", "5%"), True, "to be a percentage.*'-100%'"),
+            (("-100%", "5%"), True, "or a percentage.*'-100%'"),
+            ("1.05", True, r"a factor like '\*1.05' or .*got '1.05'"),
+            (1.05, True, r"a factor like '\*1.05' or .*got 1.05"),
+            ("*", True, "got '[*]'"),
+            ("*-2", True, "got '[*]-2'"),
+            ("/0", True, "got '/0'"),
+            ("*inf", True, "got '[*]inf'"),
+            ("/1.05", True, "to be positive.*got '/1.05'"),
+            (("*1.1", "/1.05"), True, "lower and then an upper"),
             ("0%", True, "to be positive.*got '0%'"),
             ("-5%", True, "to be positive.*got '-5%'"),
             (("5%", "-5%"), True, "lower and then an upper"),
@@ -145,11 +158,21 @@ class TestParameters:
             ({"tolerance": 0.1, "evaluate": (1, "2")}, "got"),
             ({"tolerance": 0.1, "evaluate": (1, 2, 3)}, "got"),
             ({"tolerance": 0.1, "evaluate": 2}, "got 2"),
+            (
+                {"tolerance": 0.1, "levels": 3, "evaluate": (1.2, 1.8)},
+                r"a value that can come out of a in \{1, 2, 3\} with a tolerance of "
+                r"-0.1 to \+0.1, got \(1.2, 1.8\)",
+            ),
         ],
     )
     def test_errors(self, arguments, message):
         with pytest.raises(InputDataError, match=message):
             Range("a", 1, 3, **arguments)
+
+    @pytest.mark.parametrize("evaluate", [(1.1, 1.8), (1.2, 1.9), (1.95, 2.05)])
+    def test_some_of_a_list_may_be_evaluated(self, evaluate):
+        parameter = Range("a", 1, 3, levels=3, tolerance=0.1, evaluate=evaluate)
+        assert parameter.evaluate == evaluate
 
 
 class TestSpace:
@@ -161,6 +184,8 @@ class TestSpace:
             [THICKNESS, Range("exact", 0, 1)],
             [Range("a", 1, 3, tolerance=0.1, evaluate=(0.95, 3)), LOAD],
             [Integer("a", 1, 4, tolerance=1), Choice("b", [1, 3], tolerance=0.5), LOAD],
+            [Integer("a", 1, 4, tolerance=1), Range("b", 1, 3, tolerance=0.5), LOAD],
+            [Range("a", 0, 1, levels=3, tolerance=0.1), THICKNESS],
         ],
     )
     def test_round_trips(self, parameters):
@@ -220,16 +245,6 @@ class TestSpace:
                 [Range("a", 0, 1)],
                 InputDataError,
                 "one uncontrollable parameter, got none among .'a'.*a `tolerance`",
-            ),
-            (
-                [THICKNESS, Choice("force", [1, 2], uncontrollable=True)],
-                UnsupportedError,
-                "parameters force take values of a list, .* of thickness any",
-            ),
-            (
-                [Range("a", 0, 1, levels=3, tolerance=0.1), Integer("n", 1, 3)],
-                UnsupportedError,
-                "parameters n take values of a list without a tolerance, beside a with",
             ),
         ],
     )

@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -19,6 +20,7 @@ from botorch_res.study.parameters import (
 FRICTION = Range("friction", 0.1, 0.2)
 FORCE = Choice("force", [200, 300, 350], unit="kN", uncontrollable=True)
 LAYERS = Integer("layers", 1, 4)
+MATERIAL = Choice("material", ["steel", "aluminium", "POM"])
 RATE = Range("rate", 1e-6, 1e-2, log=True, unit="1/s")
 
 
@@ -49,6 +51,27 @@ class TestParameter:
             7.5,
         ]
         assert isinstance(FORCE.decode(300.0), int)
+
+    def test_names(self):
+        assert [MATERIAL.encode(name) for name in ("POM", "steel")] == [2.0, 0.0]
+        assert [MATERIAL.decode(u) for u in (1.0, 1.9999, 7.0)] == [
+            "aluminium",
+            "POM",
+            "POM",
+        ]
+        assert MATERIAL.number(2.0) == 2
+        assert MATERIAL.coordinates == [0.0, 1.0, 2.0]
+        assert MATERIAL.widened is MATERIAL
+        for name in MATERIAL.names:
+            MATERIAL.check(name)
+        assert Choice("a", np.array(["x", "y"])) == Choice("a", ["x", "y"])
+        assert type(Choice("a", np.array(["x", "y"])).decode(0.0)) is str
+
+    @pytest.mark.parametrize("wrong", ["brass", 0, 1.0, None, ["steel"]])
+    def test_unknown_names(self, wrong):
+        message = "'material' to be one of 'steel', 'aluminium', 'POM', got "
+        with pytest.raises(InputDataError, match=message + re.escape(repr(wrong))):
+            MATERIAL.check(wrong)
 
     def test_levels_in_equal_steps(self):
         parameter = Range("p", 0.1, 0.2, levels=5, unit="m", uncontrollable=True)
@@ -85,6 +108,7 @@ class TestParameter:
         [
             (Range("a", 0, 1), [0.0, 0.3, 0.999]),
             (Choice("a", [7, 1, 3]), [7.0, 7.0, 3.0]),
+            (MATERIAL, [0.0, 0.0, 2.0]),
             (Range("a", 1, 100, levels=3, log=True), [0.0, 0.0, math.log(100)]),
         ],
     )
@@ -98,6 +122,7 @@ class TestParameter:
             (RATE, "rate [1/s] from 1e-06 to 0.01 (log)"),
             (FORCE, "force [kN] in {200, 300, 350} (uncontrollable)"),
             (Range("a", 0, 1, levels=11), "a from 0 to 1 (11 values)"),
+            (MATERIAL, "material in {steel, aluminium, POM}"),
         ],
     )
     def test_describe(self, parameter, expected):
@@ -114,11 +139,42 @@ class TestParameter:
             (lambda: Range("a", 0, math.inf), InputDataError, "finite numbers.*inf"),
             (lambda: Range("a", 1, 1), InputDataError, "at least two values.*leave it"),
             (lambda: Range("a", 0, 1, log=True), InputDataError, "positive values"),
-            (lambda: Choice("a", []), InputDataError, r"list of numbers, got \(\)"),
-            (lambda: Choice("a", 3), InputDataError, "list of numbers, got 3"),
+            (lambda: Choice("a", []), InputDataError, r"numbers or of names, got \[\]"),
+            (lambda: Choice("a", 3), InputDataError, "numbers or of names, got 3"),
+            (lambda: Choice("a", "red"), InputDataError, "of names, got 'red'"),
             (lambda: Choice("a", [[1], [2]]), InputDataError, r"got \[1\]"),
             (lambda: Choice("a", [1, 1, 2]), InputDataError, r"distinct.*\[1, 1, 2\]"),
-            (lambda: Choice("a", ["red", "blue"]), InputDataError, "got 'red'.*labels"),
+            (
+                lambda: Choice("a", ["red", 2]),
+                InputDataError,
+                r"all numbers or all names, got \['red', 2\]",
+            ),
+            (
+                lambda: Choice("a", ["red", "blue", "red"]),
+                InputDataError,
+                r"'a' to be distinct, got \['red', 'blue', 'red'\]",
+            ),
+            (
+                lambda: Choice("a", ["red"]),
+                InputDataError,
+                r"at least two values, got a in \{red\}.*leave it out",
+            ),
+            (lambda: Choice("a", ["red", " "]), InputDataError, "not to be blank"),
+            (
+                lambda: Choice("a", ["red", "blue"], log=True),
+                InputDataError,
+                "no `log` of parameter 'a', whose values are names, got True",
+            ),
+            (
+                lambda: Choice("a", ["red", "blue"], tolerance=0.1),
+                InputDataError,
+                "no `tolerance` of .*got 0.1. There is no distance between names",
+            ),
+            (
+                lambda: Choice("a", ["red", "blue"], evaluate=(0, 1)),
+                InputDataError,
+                "`evaluate` beside a `tolerance` only",
+            ),
             (lambda: Choice("a", [2, True]), InputDataError, "got True"),
             (lambda: Choice("a", [2.0]), InputDataError, "at least two values"),
             (
