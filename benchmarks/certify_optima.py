@@ -18,6 +18,7 @@ from botorch_res.test_functions import (
     DeepDrawing,
     GaussianValleys,
     GrowingSines,
+    MotorCatalogue,
     PlateauWithCliff,
     RobustBranin,
     RobustEggholder,
@@ -26,6 +27,8 @@ from botorch_res.test_functions import (
     RobustTestProblem,
     ShiftedSinusLinear,
     SinusLinear,
+    SnapHook,
+    SwitchingModes,
     TolerancePolynomial,
     ToleranceRosenbrock,
     ToleranceSinusLinear,
@@ -60,23 +63,42 @@ def robust_optimum(problem: RobustTestProblem) -> tuple[Tensor, Tensor]:
     Returns:
         The ``d_x`` tensor ``x*`` and the worst-case value.
     """
-    domain = problem.domain
-    if domain.x.choices is not None:
-        values = problem.worst_case_value(domain.x.choices)
-        return domain.x.choices[values.argmin()], values.min()
-    lower, upper = domain.x.bounds
-    num = POINTS[domain.x.dim]
+    part = problem.domain.x
+    if part.choices is not None:
+        values = problem.worst_case_value(part.choices)
+        return part.choices[values.argmin()], values.min()
+    found = [best_of_row(problem, row) for row in part.rows]
+    return min(found, key=lambda pair: float(pair[1]))
+
+
+def best_of_row(problem: RobustTestProblem, row: Tensor) -> tuple[Tensor, Tensor]:
+    """Search the free columns of the settings that have one of the listed rows.
+
+    Args:
+        problem: The problem, to be minimised.
+        row: The values of the listed columns, which may be none.
+
+    Returns:
+        The ``d_x`` tensor with the best worst case, and its value.
+    """
+    part = problem.domain.x
+
+    def value(free: Tensor) -> Tensor:
+        return problem.worst_case_value(part.combine(free, row))
+
+    lower, upper = part.free_bounds
+    num = POINTS[len(part.free)]
     points = grid(lower, upper, num)
-    values = torch.cat([problem.worst_case_value(x) for x in points.split(100_000)])
+    values = torch.cat([value(x) for x in points.split(100_000)])
     x = points[values.topk(STARTS, largest=False).indices]
     radius = 10 * (upper - lower) / (num - 1)
     while (radius > 1e-17 * (upper - lower)).all():
         low, high = torch.maximum(x - radius, lower), torch.minimum(x + radius, upper)
         around = torch.cat([x.unsqueeze(-2), grid(low, high, 41)], dim=-2)
-        values, best = problem.worst_case_value(around).min(dim=-1)
+        values, best = value(around).min(dim=-1)
         x = around[torch.arange(STARTS), best]
         radius = radius / 2
-    return x[values.argmin()], values.min()
+    return part.combine(x[values.argmin()], row), values.min()
 
 
 def polished(problem: RobustTestProblem, x: Tensor, theta: Tensor) -> Tensor:
@@ -140,16 +162,19 @@ def main() -> None:
         # All variables of these have the same optimum.
         PlateauWithCliff(dim=1),
         GrowingSines(dim=1),
+        SnapHook(),
+        SwitchingModes(),
+        MotorCatalogue(),
     ):
         x, value = robust_optimum(problem)
-        thetas = problem._worst_thetas(x)
+        thetas = problem._worst_thetas(x).reshape(-1, problem.domain.theta.dim)
         by_theta = problem(problem.domain.join(x, thetas))
         active = (by_theta > value - 1e-9 * value.abs()).nonzero().squeeze(-1)
-        is_listed = problem.theta_choices is not None
+        is_listed = problem.domain.theta.is_finite
         if len(active) == 1 and is_listed and problem.domain.x.dim == 1:
             x = polished(problem, x, thetas[active[0]])
             value = problem.worst_case_value(x)
-        if len(active) == 2 and problem.domain.x.dim == 2:
+        if len(active) == 2 and len(problem.domain.x.free) == 2:
             x = on_the_kink(problem, x, thetas[active])
             value = problem.worst_case_value(x)
         setting, theta = x.tolist(), thetas[by_theta.argmax()].tolist()

@@ -383,7 +383,7 @@ class TestTasks:
     def test_built_in_problems(self):
         problems = tasks.built_in_problems()
         assert problems["branin"] is RobustBranin
-        assert len(problems) == 15
+        assert len(problems) == 18
         task = tasks.load_task("Branin", None)
         assert not task.maximize
 

@@ -2,6 +2,7 @@
 
 from botorch_res.test_functions.base import RobustTestProblem, ToleranceProblem
 from botorch_res.test_functions.deep_drawing import DeepDrawing
+from botorch_res.test_functions.mixed import MotorCatalogue, SnapHook, SwitchingModes
 from botorch_res.test_functions.robot_pushing import RobotPushing
 from botorch_res.test_functions.synthetic import (
     RobustBranin,
@@ -25,6 +26,7 @@ __all__ = [
     "DeepDrawing",
     "GaussianValleys",
     "GrowingSines",
+    "MotorCatalogue",
     "PlateauWithCliff",
     "RobotPushing",
     "RobustBranin",
@@ -34,6 +36,8 @@ __all__ = [
     "RobustTestProblem",
     "ShiftedSinusLinear",
     "SinusLinear",
+    "SnapHook",
+    "SwitchingModes",
     "TolerancePolynomial",
     "ToleranceProblem",
     "ToleranceRosenbrock",

@@ -16,6 +16,7 @@ from botorch.test_functions.base import BaseTestProblem
 from torch import Tensor
 
 from botorch_res.domain import RobustDomain
+from botorch_res.domain.arguments import Choices
 
 
 class RobustTestProblem(BaseTestProblem, ABC):
@@ -29,22 +30,29 @@ class RobustTestProblem(BaseTestProblem, ABC):
     ``min max f`` becomes ``max min -f``, ``worst_case_value`` becomes
     ``min over theta of -f`` and ``robust_optimal_value`` changes its sign.
 
-    A subclass states ``dim``, ``_bounds``, ``_uncontrollable``, the finite sets if
-    there are any, the constants of its formula that follow its dtype and device, and
-    the robust optimum of ``f`` before ``negate``. If nature chooses from a box, it also
-    says which ``theta`` can be the worst. Points between the choices of a finite set
-    can be evaluated too.
+    A subclass states ``dim``, ``_bounds``, ``_uncontrollable``, the listed values if
+    there are any, which of them are codes of categories, the constants of its formula
+    that follow its dtype and device, and the robust optimum of ``f`` before ``negate``.
+    If nature chooses from a box, it also says which ``theta`` can be the worst. Points
+    between the choices of a finite set can be evaluated too.
+
+    Attributes:
+        x_choices: The argument of ``RobustDomain``: the rows of a finite set, a
+            dictionary of the listed values of some columns, or ``None``.
+        theta_choices: The same for ``theta``.
     """
 
     num_objectives: int = 1
     bounds: Tensor
-    x_choices: Tensor | None
-    theta_choices: Tensor | None
+    x_choices: Choices | None
+    theta_choices: Choices | None
     _bounds: Sequence[tuple[float, float]]  # type: ignore[assignment]
-    # The uncontrollable columns, and the rows of the finite sets of either part.
+    # The uncontrollable columns, and the rows of the finite sets of either part, or the
+    # listed values of some columns; the columns of categories.
     _uncontrollable: Sequence[int] = ()
-    _x_choices: Sequence[Sequence[float]] | None = None
-    _theta_choices: Sequence[Sequence[float]] | None = None
+    _x_choices: Sequence[Sequence[float]] | Mapping[Any, Any] | None = None
+    _theta_choices: Sequence[Sequence[float]] | Mapping[Any, Any] | None = None
+    _cat_dims: Sequence[int] = ()
     # What else becomes a buffer: nested lists of numbers, by the buffer's name.
     _constants: Mapping[str, Sequence[Any]] = {}
     # The robust optimum of ``f`` before ``negate``.
@@ -65,10 +73,14 @@ class RobustTestProblem(BaseTestProblem, ABC):
                 ``theta`` is its smallest value, to be maximised over ``x``.
             dtype: The dtype of the bounds and of the finite sets.
         """
-        self.continuous_inds = list(range(self.dim))
+        self.categorical_inds = list(self._cat_dims)
+        self.continuous_inds = [i for i in range(self.dim) if i not in self._cat_dims]
         super().__init__(noise_std=noise_std, negate=negate, dtype=dtype)
         choices = {"x_choices": self._x_choices, "theta_choices": self._theta_choices}
         for name, rows in (choices | dict(self._constants)).items():
+            if isinstance(rows, Mapping):  # numbers, which fit every dtype
+                setattr(self, name, rows)
+                continue
             value = None if rows is None else torch.tensor(rows, dtype=dtype)
             self.register_buffer(name, value)
 
@@ -76,7 +88,11 @@ class RobustTestProblem(BaseTestProblem, ABC):
     def domain(self) -> RobustDomain:
         """The domain, in the problem's present dtype and on its device."""
         return RobustDomain(
-            self.bounds, self._uncontrollable, self.x_choices, self.theta_choices
+            self.bounds,
+            self._uncontrollable,
+            self.x_choices,
+            self.theta_choices,
+            cat_dims=self._cat_dims,
         )
 
     @property
@@ -124,7 +140,7 @@ class RobustTestProblem(BaseTestProblem, ABC):
             gradient of the worst case is that at a worst theta, which may as well stay
             where it is.
         """
-        if self.theta_choices is None:
+        if not isinstance(self.theta_choices, Tensor):
             raise UnsupportedError(
                 f"{type(self).__name__} has no finite `theta_choices`, so it must "
                 "define `_worst_thetas` itself."

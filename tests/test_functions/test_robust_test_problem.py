@@ -10,6 +10,7 @@ from botorch_res.test_functions import (
     DeepDrawing,
     GaussianValleys,
     GrowingSines,
+    MotorCatalogue,
     PlateauWithCliff,
     RobotPushing,
     RobustBranin,
@@ -19,6 +20,8 @@ from botorch_res.test_functions import (
     RobustTestProblem,
     ShiftedSinusLinear,
     SinusLinear,
+    SnapHook,
+    SwitchingModes,
     TolerancePolynomial,
     ToleranceRosenbrock,
     ToleranceSinusLinear,
@@ -41,6 +44,9 @@ PROBLEMS = (
     ToleranceSinusLinear,
     PlateauWithCliff,
     GrowingSines,
+    SnapHook,
+    SwitchingModes,
+    MotorCatalogue,
 )
 
 
@@ -71,7 +77,7 @@ class TestEveryProblem:
         # Finite sets are sampled completely, boxes densely enough to come near.
         slack = 1e-4 if dtype == torch.float else 1e-12
         assert excess.max() <= slack
-        if problem.theta_choices is None:
+        if not problem.domain.theta.is_finite:
             slack = 0.1 + 0.01 * worst.abs()
         assert (excess.amax(-1) > -slack).all()
 
