@@ -186,6 +186,14 @@ class RobustDomain(Unchangeable):
         return self.bounds.shape[-1]
 
     @property
+    def is_listed(self) -> Tensor:
+        """``d`` booleans: the columns of ``z`` in which a part lists its values."""
+        mask = torch.zeros_like(self.bounds[0], dtype=torch.bool)
+        for part in (self.x, self.theta):
+            mask[part.index[part.listed]] = True
+        return mask
+
+    @property
     def tolerances(self) -> dict[int, tuple[float, float]]:
         """The lower and upper deviation of each column that has a tolerance."""
         return dict(self._tolerances)

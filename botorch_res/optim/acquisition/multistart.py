@@ -2,13 +2,14 @@ r"""The search for the best points of a batch of functions on a robust domain.
 
 A function here has ``S`` members, each with its own points: it maps ``n x S x d``
 points to ``n x S`` values. An acquisition function of one model has one member. All
-members, all restarts and all choices of a finite set are evaluated together, in chunks
-of a bounded number of rows.
+members, all restarts and all rows of listed values are evaluated together, in chunks of
+a bounded number of points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 
 import torch
 from botorch.utils.transforms import normalize, unnormalize
@@ -18,10 +19,14 @@ from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.optim.acquisition.ascent import advance, begin
 from botorch_res.optim.tuples import select
 
-# How often the choice of a finite part is made anew before a local search. On 18 random
+# How often the listed values are chosen anew before a local search. On 18 random
 # problems of 2 and 3 columns with 15 choices of theta, one or four times give the same
 # maxima to 1 %.
 NUM_EXCHANGES = 2
+# Where a part has listed and free columns, there are as many starts as for this many of
+# its rows, at first. On 200 random functions with 4 x 3 rows and one free column in
+# each part, the search misses 4 % of the maxima without this, and 0.5 % with it.
+MAX_ROWS = 4
 # Heats of a search in a box. After each, the worse half of the restarts is dropped. On
 # 18 random problems of 2 and 3 columns a single heat gives the same maxima to 1 %.
 # Dropping restarts pays where evaluations of a few points are not all overhead.
@@ -33,6 +38,7 @@ def maximize(
     domain: RobustDomain,
     num_members: int,
     make_starts: Callable[[], Tensor],
+    num_restarts: int,
     num_rounds: int,
     max_choices: int,
     rows: int,
@@ -40,21 +46,22 @@ def maximize(
 ) -> tuple[Tensor, Tensor]:
     """Maximise every member of a batch of functions over a robust domain.
 
-    In a box, a quasi-Newton ascent runs from the starting points, in coordinates that
-    make it a unit cube. If one part of the domain is a finite set, the search compares
-    its choices and moves the other part in turns. If both are finite, it evaluates all
-    points.
+    A quasi-Newton ascent runs from the starting points in the free columns, in
+    coordinates that make their box a unit cube. If there are listed columns, the search
+    takes turns: it compares the rows of ``x``, then those of ``theta``, then moves in
+    the free columns. If all columns are listed, it evaluates all points.
 
     Args:
         function: The functions.
         domain: The domain to search, the same for all members.
         num_members: The number ``S`` of members.
-        make_starts: Returns ``num_restarts x S x d`` starting points. Not called if
-            both parts are finite.
+        make_starts: Returns ``n x S x d`` starting points. Not called if all columns
+            are listed.
+        num_restarts: How many of them are kept after comparing rows for the first time.
         num_rounds: The number of rounds of the local search.
-        max_choices: The largest number of pairs of a starting point and a choice of a
-            finite part that a member compares. If there are more, it compares the
-            choices nearest to each starting point.
+        max_choices: The largest number of pairs of a starting point and a row of a part
+            that a member compares. If there are more, it compares the rows nearest to
+            each starting point.
         rows: The largest number of points of each member to evaluate at once.
         name: The name of the functions in errors.
 
@@ -62,22 +69,32 @@ def maximize(
         The ``S x d`` best points and their ``S`` values.
     """
     parts = (domain.x, domain.theta)
-    held = [i for part in parts if part.is_finite for i in part.columns]
-    if len(held) == domain.dim:
+    movable = ~domain.is_listed
+    if all(part.is_finite for part in parts):
         pairs = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
         candidates = pairs.expand(-1, num_members, -1)
         values = evaluate(function, candidates, rows)
-    elif held:
+    elif all(part.is_box for part in parts):
+        candidates, values = _ascend(
+            function, domain, make_starts(), movable, num_rounds, NUM_HEATS
+        )
+    else:
         candidates = make_starts()
         count = max(1, max_choices // len(candidates))
         rounds = (num_rounds + 1) // NUM_EXCHANGES
         for _ in range(NUM_EXCHANGES):
-            chosen = _best_choice(function, domain, candidates, count, rows)
-            candidates, values = _ascend(function, domain, chosen, held, rounds, 1)
-    else:
-        candidates, values = _ascend(
-            function, domain, make_starts(), (), num_rounds, NUM_HEATS
-        )
+            for part in parts:
+                if not part.is_box:
+                    candidates = _best_row(
+                        function, domain, part, candidates, count, rows
+                    )
+            candidates, values = _ascend(
+                function, domain, candidates, movable, rounds, 1
+            )
+            if len(candidates) > num_restarts:
+                best = values.topk(num_restarts, dim=0).indices
+                values = values.gather(0, best)
+                candidates = candidates.take_along_dim(best.unsqueeze(-1), dim=0)
     if values.isnan().any():
         raise RuntimeError(
             f"{int(values.isnan().sum())} of {values.numel()} values of {name} are NaN."
@@ -85,6 +102,19 @@ def maximize(
     values, best = values.max(dim=0, keepdim=True)
     candidates = candidates.take_along_dim(best.unsqueeze(-1), dim=0)
     return candidates.squeeze(0), values.squeeze(0)
+
+
+def starts_per_restart(domain: RobustDomain) -> int:
+    """How many times as many starts as in a box a search needs.
+
+    Args:
+        domain: The domain.
+
+    Returns:
+        The factor.
+    """
+    parts = (domain.x, domain.theta)
+    return min(MAX_ROWS, math.prod(len(p.rows) for p in parts if not p.is_finite))
 
 
 def evaluate(function: Callable[[Tensor], Tensor], points: Tensor, rows: int) -> Tensor:
@@ -106,7 +136,7 @@ def _ascend(
     function: Callable[[Tensor], Tensor],
     domain: RobustDomain,
     starts: Tensor,
-    held: Sequence[int],
+    movable: Tensor,
     num_rounds: int,
     num_heats: int,
 ) -> tuple[Tensor, Tensor]:
@@ -117,8 +147,6 @@ def _ascend(
         unflattened: Tensor = values.unflatten(0, u.shape[:2])
         return unflattened
 
-    movable = torch.ones_like(domain.bounds[0], dtype=torch.bool)
-    movable[list(held)] = False
     state = begin(in_unit_cube, normalize(starts, domain.bounds), movable)
     for heat in range(num_heats):
         if heat > 0:
@@ -133,30 +161,26 @@ def _ascend(
     return candidates, state.values
 
 
-def _best_choice(
+def _best_row(
     function: Callable[[Tensor], Tensor],
     domain: RobustDomain,
+    part: DomainPart,
     candidates: Tensor,
     count: int,
     rows: int,
 ) -> Tensor:
-    """Give each point the best of the ``count`` nearest choices of the finite part."""
+    """Give each point the best of the ``count`` nearest rows of a part."""
+    own = part.of(candidates)
+    count = min(count, len(part.rows))
+    nearest = part.distances_to_rows(own).topk(count, largest=False).indices
+    values = part.rows[nearest.movedim(-1, 1)]
+    values = part.combine(part.free_of(own).unsqueeze(1), values)
     x, theta = (
-        _nearest(part, part.of(candidates).unsqueeze(1), count)
-        for part in (domain.x, domain.theta)
+        values if other is part else other.of(candidates).unsqueeze(1)
+        for other in (domain.x, domain.theta)
     )
     points = domain.join(x, theta)
-    values = evaluate(function, points.flatten(0, 1), rows)
-    best = values.unflatten(0, points.shape[:2]).argmax(dim=1, keepdim=True)
-    chosen: Tensor = points.take_along_dim(best.unsqueeze(-1), dim=1).squeeze(1)
+    found = evaluate(function, points.flatten(0, 1), rows).unflatten(0, (-1, count))
+    best = found.argmax(dim=1, keepdim=True).unsqueeze(-1)
+    chosen: Tensor = points.take_along_dim(best, dim=1).squeeze(1)
     return chosen
-
-
-def _nearest(part: DomainPart, values: Tensor, count: int) -> Tensor:
-    """Find the ``n x count x S x d`` choices nearest to ``n x 1 x S x d`` values."""
-    if part.choices is None:
-        return values
-    unit = normalize(part.choices, part.bounds)
-    distance = torch.cdist(normalize(values, part.bounds), unit)
-    nearest = distance.topk(min(count, len(unit)), largest=False).indices
-    return part.choices[nearest.squeeze(1).movedim(-1, 1)]

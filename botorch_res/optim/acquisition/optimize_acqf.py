@@ -21,7 +21,7 @@ from torch import Tensor
 
 from botorch_res.checks import check_number, check_seed, check_type, try_out
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.acquisition.multistart import maximize
+from botorch_res.optim.acquisition.multistart import maximize, starts_per_restart
 from botorch_res.optim.acquisition.starts import sampled_optima, select_starts
 
 
@@ -37,10 +37,11 @@ def optimize_robust_acqf(
 ) -> tuple[Tensor, Tensor]:
     r"""Maximise an acquisition function over a robust domain.
 
-    In a box, a quasi-Newton ascent runs from the best of many initial points, all
-    restarts in one batch, in coordinates that make the box a unit cube. If one part of
-    the domain is a finite set, the search compares its choices for all restarts and
-    moves the other part, in turns. If both are finite, it evaluates all points.
+    A quasi-Newton ascent runs from the best of many initial points, all restarts in one
+    batch, in coordinates that make the box of the free columns a unit cube. If there
+    are listed columns, the search compares the rows of their values for all restarts
+    and moves in the free columns, in turns. If all columns are listed, it evaluates all
+    points.
 
     Args:
         acq_function: Any BoTorch acquisition function of ``batch_shape x 1 x d`` points
@@ -48,8 +49,11 @@ def optimize_robust_acqf(
         domain: The domain to search.
         q: The number of candidates. They are found one after another, each with the
             previous ones as pending points.
-        num_restarts: The number of starting points of the local search.
-        raw_samples: The number of points from which these are selected.
+        num_restarts: The number of starting points of the local search. If listed and
+            free columns are mixed in ``x`` or in ``theta``, the search begins with up
+            to four times as many, and continues with the best ones.
+        raw_samples: The number of points from which these are selected (up to four
+            times as many, likewise).
         num_rounds: The number of rounds of the local search.
         batch_limit: The largest number of points that are evaluated at once.
         seed: The seed of the initial points.
@@ -101,8 +105,8 @@ def optimize_replicates(
         num_restarts: The number of starting points of a member's local search.
         raw_samples: The number of points from which these are selected.
         num_rounds: The number of rounds of the local search.
-        max_choices: The largest number of pairs of a starting point and a choice of a
-            finite part that a member compares. (``optimize_robust_acqf`` uses its
+        max_choices: The largest number of pairs of a starting point and a row of listed
+            values that a member compares. (``optimize_robust_acqf`` uses its
             ``batch_limit`` for this.)
         batch_limit: The largest number of points that are evaluated at once, over all
             members.
@@ -156,6 +160,7 @@ def _make_search(
     domain = domain.evaluations
     _check_output(acq_function, domain, [len(seeds)] if is_batch else [])
     rows = max(1, batch_limit // len(seeds))
+    factor = starts_per_restart(domain)
 
     def function(points: Tensor) -> Tensor:
         # Without a batch, n x 1 x d points are BoTorch's n batches of one point.
@@ -173,8 +178,8 @@ def _make_search(
             domain,
             optima,
             seeds,
-            num_restarts,
-            raw_samples,
+            factor * num_restarts,
+            factor * raw_samples,
             rows,
             is_nonnegative(acq_function),
         )
@@ -185,6 +190,7 @@ def _make_search(
             domain,
             num_members=len(seeds),
             make_starts=make_starts,
+            num_restarts=num_restarts,
             num_rounds=num_rounds,
             max_choices=max_choices,
             rows=rows,

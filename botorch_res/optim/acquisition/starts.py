@@ -168,8 +168,8 @@ def add_optima(filling: Tensor, optima: Tensor | None, domain: RobustDomain) -> 
 
     Args:
         filling: ``batch_shape x n x d`` points that fill the domain. Their places in
-            the box determine the perturbations. In a finite part, every other point
-            keeps its choice.
+            the box determine the perturbations. In listed columns, every other point
+            keeps its values.
         optima: ``batch_shape x C x d`` robust optima, if there are any.
         domain: The domain.
 
@@ -189,10 +189,7 @@ def add_optima(filling: Tensor, optima: Tensor | None, domain: RobustDomain) -> 
     moved = normalize(base, domain.bounds) + step
     moved = unnormalize(moved.clamp(0.0, 1.0), domain.bounds)
     other = (index % 2 == 1).unsqueeze(-1)
-    finite = torch.zeros_like(domain.bounds[0], dtype=torch.bool)
-    for part in (domain.x, domain.theta):
-        finite[part.index] = part.is_finite
-    near = torch.where(finite, torch.where(other, filling, base), moved)
+    near = torch.where(domain.is_listed, torch.where(other, filling, base), moved)
     first = (index < count).unsqueeze(-1)
     near = torch.where(first, base, near)
     return torch.cat([near, rest], dim=-2)
