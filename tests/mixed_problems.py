@@ -16,6 +16,13 @@ from botorch_res.sampling import BatchFunction, draw_fourier_samples
 from tests.problems import DOUBLE, Draws, make_model
 
 NAMES = [0.0, 1.0, 2.0]
+MIXED_KERNELS = (
+    "product",
+    "sum and product",
+    "additive",
+    "rough product",
+    "two smoothnesses",
+)
 
 
 def unit_bounds(dim: int, categories: tuple[int, ...]) -> Tensor:
@@ -53,15 +60,17 @@ ALL_KINDS = RobustDomain(
 class KernelMaker:
     """Random kernels of each kind for the columns of a domain."""
 
-    def __init__(self, domain: RobustDomain, draws: Draws) -> None:
-        self.draws = draws
+    def __init__(
+        self, domain: RobustDomain, draws: Draws, shortest: float = 0.05
+    ) -> None:
+        self.draws, self.shortest = draws, shortest
         self.categories = list(domain.cat_dims)
         self.numbers = [i for i in range(domain.dim) if i not in self.categories]
 
     def smooth(self, *columns: int) -> Kernel:
         own = list(columns) or self.numbers
         kernel = RBFKernel(ard_num_dims=len(own), active_dims=own).double()
-        kernel.lengthscale = 0.05 * 20 ** self.draws.uniform(len(own))
+        kernel.lengthscale = self.shortest ** self.draws.uniform(len(own))
         return kernel
 
     def rough(self, nu: float) -> Kernel:
@@ -105,10 +114,11 @@ def mixed_model(
     seed: int,
     t: int | None = None,
     noise: float = 1e-4,
+    shortest: float = 0.05,
 ) -> SingleTaskGP:
     """A model whose data are a draw from its prior; by default 1 to 40 of them."""
     draws = Draws(seed)
-    kernel = KernelMaker(domain, draws).make(kind)
+    kernel = KernelMaker(domain, draws, shortest).make(kind)
     t = round(40 ** float(draws.uniform(1))) if t is None else t
     X = domain.sample(t, seed=seed)
     covariance = kernel(X).to_dense().detach() + noise * torch.eye(t, **DOUBLE)

@@ -137,6 +137,7 @@ def random_samples(
     nu: float | None = None,
     num_samples: int = 8,
     bounds: Tensor | None = None,
+    num_features: int = 512,
 ) -> tuple[object, SingleTaskGP]:
     """Samples of a random posterior: lengthscales 0.05 to 1, 1 to 100 observations."""
     generator = torch.Generator().manual_seed(seed)
@@ -149,7 +150,7 @@ def random_samples(
     Y = torch.linalg.cholesky(covariance) @ white
     X = X if bounds is None else torch.lerp(*bounds, X)
     model = make_model(X, Y, 1e-4, kernel, bounds, outcome_transform=None)
-    return draw_fourier_samples(model, num_samples, seed=seed), model
+    return draw_fourier_samples(model, num_samples, num_features, seed=seed), model
 
 
 class QuadraticMean(Mean):

@@ -13,6 +13,7 @@ from botorch.exceptions.errors import (
 from botorch.exceptions.warnings import OptimizationWarning
 from gpytorch.kernels import LinearKernel
 
+from botorch_res import RobustDomain
 from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.models import (
     BayesianGP,
@@ -39,12 +40,17 @@ from tests import problems
 from tests.problems import DOUBLE, KINDS, make_kernel, standardized, unit_domain
 
 SEEDS = [3, 11, 5]
+TOLERANCES = ("tolerance", "two tolerances")
 FACTORY = FixedGP(0.25)
 BOUNDS = torch.tensor([[0.0, -1.0], [2.0, 1.0]], **DOUBLE)
 CHOICES = torch.tensor([[0.05, 0.1], [0.35, 0.575], [0.6, 0.8], [0.95, 0.3]], **DOUBLE)
 
 
 def make_domain(kind="box"):
+    if kind == "tolerance":
+        return RobustDomain(BOUNDS, [1], tolerances={0: 0.2})
+    if kind == "two tolerances":
+        return RobustDomain(BOUNDS, tolerances={0: 0.2, 1: (-0.1, 0.3)})
     return problems.make_domain(kind, BOUNDS, CHOICES)
 
 
@@ -60,7 +66,7 @@ def make_data(domain, t=6):
     return X, wave(X)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *TOLERANCES])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_members_gain_the_information_of_single_runs(kind, maximize):
     domain = make_domain(kind)
@@ -86,7 +92,7 @@ def test_members_gain_the_information_of_single_runs(kind, maximize):
         torch.testing.assert_close(values[0], values[1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["box", "theta"])
+@pytest.mark.parametrize("kind", ["box", "theta", *TOLERANCES])
 @pytest.mark.parametrize(
     "factory",
     [
@@ -142,7 +148,7 @@ def test_samples_of_a_model_share_its_points(kind, monkeypatch):
     assert sizes == [(3, 1, 20)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *TOLERANCES])
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("name", ["stable_opt", "thompson", "random"])
 def test_members_take_the_steps_of_single_runs(kind, maximize, name):
@@ -162,7 +168,7 @@ def test_members_take_the_steps_of_single_runs(kind, maximize, name):
         torch.testing.assert_close(together[i], alone[0], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["box", "theta"])
+@pytest.mark.parametrize("kind", ["box", "theta", *TOLERANCES])
 @pytest.mark.parametrize("maximize", [False, True])
 def test_recommendations_are_those_of_single_runs(kind, maximize):
     domain = make_domain(kind)
