@@ -11,8 +11,6 @@ import torch
 from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
-from botorch_res.domain import RobustDomain
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -108,21 +106,3 @@ def equidistant(bounds: Tensor, num: int) -> Tensor:
     """
     steps = torch.linspace(0, 1, num, dtype=bounds.dtype, device=bounds.device)
     return torch.lerp(bounds[0], bounds[1], steps)
-
-
-def coordinates(domain: RobustDomain, column: int, num: int) -> Tensor:
-    """List values along a column of a domain, in increasing order.
-
-    Args:
-        domain: The domain.
-        column: The column.
-        num: The number of values along a box.
-
-    Returns:
-        All values of a finite set, or equidistant ones of a box.
-    """
-    part = domain.theta if column in domain.theta.columns else domain.x
-    if part.choices is None:
-        return equidistant(domain.bounds[:, column], num)
-    values: Tensor = part.choices[:, part.columns.index(column)].unique()
-    return values

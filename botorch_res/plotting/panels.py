@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from botorch_res.plotting.axis import Axis, coordinates, make_axis
 from botorch_res.plotting.figure import (
     MARKS,
     OPTIMUM,
     ROBUST_OPTIMUM,
     WORST_COLOR,
     WORST_LABEL,
-    coordinates,
 )
 from botorch_res.plotting.predictions import NUM_VALUES, Profile, make_profile
-from botorch_res.plotting.slices import Slice, make_slices, tick_few
+from botorch_res.plotting.slices import Slice, make_slices
 from botorch_res.study import RobustOptimizer
 from botorch_res.study.parameters import Value
 from botorch_res.study.recommendation import WorstCaseCurve
@@ -38,6 +38,7 @@ _TRIALS = {
 }
 # More values than these have a line without markers, which would touch.
 _MAX_MARKERS = 50
+BAND: dict[str, Any] = {"color": WORST_COLOR, "alpha": 0.25, "label": "95 % interval"}
 MEAN_COLOR, MEAN_LABEL = "#1f3b73", "prediction"
 TOLERANCE_COLOR, TOLERANCE_LABEL = "#f5a623", "within tolerance"
 
@@ -97,7 +98,7 @@ class Panels:
         one.draw(axes, values, "information gain [nats]", "cividis")
         self.draw_trials(one, axes)
         row, column = divmod(int(values.argmax()), values.shape[1])
-        at = one.x_values[row], one.y_values[column]
+        at = one.x.numbers[row], one.y.numbers[column]
         style = MARKS | {"marker": "D", "ms": 8, "mfc": "none", "zorder": 4}
         # White around black is seen on any colour.
         axes.plot(*at, mec="white", mew=3.5, **style)
@@ -130,13 +131,10 @@ class Panels:
         """Frame what can come out of the recommended setting, and mark the worst."""
         from matplotlib.patheffects import withStroke
 
-        names, values = (one.x.name, one.y.name), (one.x_values, one.y_values)
+        names = (one.x.name, one.y.name)
         if not self.best.deviation.keys() & set(names):
             return
-        (left, right), (bottom, top) = (
-            (along[0], along[-1]) if name in self.best.theta else self.tolerance(name)
-            for name, along in zip(names, values, strict=True)
-        )
+        (left, right), (bottom, top) = map(self.reach, (one.x, one.y))
         axes.fill(
             [left, right, right, left],
             [bottom, bottom, top, top],
@@ -155,6 +153,13 @@ class Panels:
         style = OPTIMUM | {"marker": "X", "ms": 10, "color": WORST_COLOR}
         axes.plot(x, y, label="worst within tolerance", **style | {"mec": "white"})
 
+    def reach(self, axis: Axis) -> tuple[float, float]:
+        """The ends, along an axis, of what can come out of the recommended setting."""
+        ends = axis.numbers[0], axis.numbers[-1]
+        if axis.name not in self.best.theta:
+            ends = self.tolerance(axis.name)
+        return ends[0] - axis.margin, ends[1] + axis.margin
+
     def tolerance(self, name: str) -> tuple[float, float]:
         """The smallest and the largest value that come out of a recommended setting."""
         parameter, setting = self.parameters[name], self.number(self.best.x, name)
@@ -168,10 +173,11 @@ class Panels:
         """
         curve, space = self.best.curve[name], self.optimizer.space
         parameter, setting = self.parameters[name], self.number(self.best.x, name)
-        is_sparse = space.domain.x.is_finite and len(curve.x) <= _MAX_MARKERS
-        style: dict[str, Any] = {"marker": "o", "ms": 3} if is_sparse else {}
-        self.draw_interval(axes, curve)
-        axes.plot(curve.x, curve.value, color=WORST_COLOR, label=WORST_LABEL, **style)
+        column = space.parameters.index(parameter)
+        along = coordinates(space.domain, column, len(curve.x))
+        axis = make_axis(parameter, space.domain, column, along)
+        self.draw_interval(axes, curve, axis)
+        draw_values(axes, curve, axis)
         if parameter.tolerance is not None:
             ends = self.tolerance(name)
             axes.axvspan(
@@ -182,31 +188,30 @@ class Panels:
                 zorder=0,
                 label=TOLERANCE_LABEL,
             )
-            column = space.parameters.index(parameter)
             self.draw_profile(make_profile(self.optimizer, self.best, column), axes)
             worst = self.number(self.best.worst_case, name)
             level = [self.best.value, self.best.value]
             axes.plot([worst, setting], level, color="black", lw=1.2)
             self.draw_worst(axes, worst, self.best.value)
         self.draw_star(axes, setting, self.best.value)
-        axes.set(
-            xlabel=parameter.label(),
-            ylabel=self.label if parameter.tolerance else f"worst-case\n{self.label}",
-            xscale="log" if parameter.log else "linear",
+        axes.set_ylabel(
+            self.label if parameter.tolerance else f"worst-case\n{self.label}"
         )
-        if parameter.integer and not parameter.log:
-            axes.locator_params(axis="x", integer=True)
-        tick_few(curve.x.tolist(), axes.set_xticks)
-        axes.margins(x=0.02)
+        axis.dress(axes, "x")
+        axes.margins(x=0.2 if axis.is_category else 0.02)
         axes.spines[["top", "right"]].set_visible(False)
 
-    def draw_interval(self, axes: Axes, curve: WorstCaseCurve) -> None:
+    def draw_interval(self, axes: Axes, curve: WorstCaseCurve, axis: Axis) -> None:
         """Draw the interval of the worst case along one parameter."""
-        draw_band(axes, curve.x, curve.lower, curve.upper)
+        if axis.is_category:
+            style = BAND | {"lw": 12}
+            axes.vlines(curve.x, curve.lower, curve.upper, **style)
+        else:
+            draw_band(axes, curve.x, curve.lower, curve.upper)
 
     def draw_profile(self, one: Profile, axes: Axes) -> None:
         """Draw the posterior mean along one parameter."""
-        axes.plot(one.values, one.mean(), color=MEAN_COLOR, label=MEAN_LABEL)
+        axes.plot(one.x.numbers, one.mean(), color=MEAN_COLOR, label=MEAN_LABEL)
         if one.others:
             axes.set_title(f"{MEAN_LABEL} at {one.others}", fontsize="small")
 
@@ -226,14 +231,14 @@ class LinePanels(Panels):
         """The panels that show what there is to learn."""
         return [self.draw_line_of_information]
 
-    def draw_interval(self, axes: Axes, curve: WorstCaseCurve) -> None:
+    def draw_interval(self, axes: Axes, curve: WorstCaseCurve, axis: Axis) -> None:
         """Draw no interval of the worst case: that of the prediction is there."""
 
     def draw_profile(self, one: Profile, axes: Axes) -> None:
         """Draw the prediction with its interval, and the trials."""
         mean, deviation = one.mean(), 1.96 * one.standard_deviation()
         axes.fill_between(
-            one.values,
+            one.x.numbers,
             mean - deviation,
             mean + deviation,
             color=MEAN_COLOR,
@@ -250,7 +255,7 @@ class LinePanels(Panels):
             )
             if rows:
                 axes.plot(
-                    [(t.parameters or {})[one.parameter.name] for t in rows],
+                    [(t.parameters or {})[one.x.name] for t in rows],
                     [t.value or 0.0 for t in rows],
                     **MARKS | {"label": state, "zorder": 4} | style | place,
                 )
@@ -261,15 +266,12 @@ class LinePanels(Panels):
         along = coordinates(evaluations, 0, NUM_VALUES)
         one = make_profile(self.optimizer, self.best, 0, along)
         gain = one.information_gain()
-        axes.plot(one.values, gain, color=MEAN_COLOR)
+        axes.plot(one.x.numbers, gain, color=MEAN_COLOR)
         most = int(gain.argmax())
         style = MARKS | {"marker": "D", "ms": 8, "mfc": "none", "mec": "black"}
-        axes.plot(one.values[most], gain[most], label="most to learn", **style)
-        axes.set(
-            xlabel=one.parameter.label(),
-            ylabel="information gain [nats]",
-            xscale="log" if one.parameter.log else "linear",
-        )
+        axes.plot(one.x.numbers[most], gain[most], label="most to learn", **style)
+        one.x.dress(axes, "x")
+        axes.set_ylabel("information gain [nats]")
         axes.margins(x=0.02)
         axes.spines[["top", "right"]].set_visible(False)
 
@@ -288,8 +290,16 @@ def make_panels(optimizer: RobustOptimizer, label: str = "value") -> Panels:
     return (LinePanels if is_line else Panels)(optimizer, label)
 
 
+def draw_values(axes: Axes, curve: WorstCaseCurve, axis: Axis) -> None:
+    """Draw the predicted worst case: a line where there is something between values."""
+    style: dict[str, Any] = {"color": WORST_COLOR, "label": WORST_LABEL}
+    if axis.is_category:
+        style |= MARKS | {"marker": "o", "ms": 6}
+    elif axis.is_listed and len(axis.numbers) <= _MAX_MARKERS:
+        style |= {"marker": "o", "ms": 3}
+    axes.plot(curve.x, curve.value, **style)
+
+
 def draw_band(axes: Axes, x: Any, lower: Any, upper: Any) -> None:
     """Draw an interval of the worst case."""
-    axes.fill_between(
-        x, lower, upper, color=WORST_COLOR, alpha=0.25, lw=0, label="95 % interval"
-    )
+    axes.fill_between(x, lower, upper, **BAND | {"lw": 0})

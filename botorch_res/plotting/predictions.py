@@ -10,9 +10,9 @@ from torch import Tensor
 
 from botorch_res.models.moments import posterior_moments
 from botorch_res.optim import mean_function
+from botorch_res.plotting.axis import Axis, make_axis
 from botorch_res.plotting.figure import equidistant
 from botorch_res.study import RobustOptimizer
-from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation
 from botorch_res.study.space import ParameterSpace
 from botorch_res.study.trials import cell_text
@@ -67,13 +67,11 @@ class Profile(Predictions):
     """Points along a parameter; the others are as in the recommended worst case.
 
     Attributes:
-        parameter: The parameter, as it comes out.
-        values: Its ``n`` values in their unit, increasing.
+        x: The axis of the parameter, as it comes out.
         others: The values of the other parameters, in words.
     """
 
-    parameter: Parameter
-    values: list[float]
+    x: Axis
     others: str
 
 
@@ -98,13 +96,11 @@ def make_profile(
     space = optimizer.space
     parameter = space.widened[column]
     if along is None:
-        ends = [parameter.encode(parameter.lower), parameter.encode(parameter.upper)]
-        along = equidistant(best.point.new_tensor(ends), NUM_VALUES)
+        along = equidistant(best.point.new_tensor(parameter.ends), NUM_VALUES)
     points = best.point.repeat(len(along), 1)
     points[:, column] = along
-    values = [parameter.number(value) for value in along.tolist()]
-    others = other_values(space, best, (column,))
-    return Profile(optimizer, points, parameter, values, others)
+    axis = make_axis(parameter, space.domain.evaluations, column, along)
+    return Profile(optimizer, points, axis, other_values(space, best, (column,)))
 
 
 def other_values(

@@ -8,6 +8,7 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from torch import Tensor
 
+from botorch_res.plotting.axis import coordinates
 from botorch_res.plotting.figure import (
     LEGEND,
     LEGEND_ABOVE,
@@ -15,7 +16,6 @@ from botorch_res.plotting.figure import (
     ROBUST_OPTIMUM,
     WORST_COLOR,
     broken_at_jumps,
-    coordinates,
     equidistant,
     new_figure,
 )

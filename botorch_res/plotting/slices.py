@@ -3,28 +3,26 @@
 Where tolerances are all that is uncertain, the maps are over two controllable ones.
 
 A parameter with finitely many values has a stripe for each of them, so that a map never
-shows what nobody can choose.
+shows what nobody can choose. Between the stripes of names are gaps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from botorch_res.plotting.axis import Axis, coordinates, make_axis
 from botorch_res.plotting.figure import (
     WORST_COLOR,
     WORST_LABEL,
     broken_at_jumps,
-    coordinates,
 )
 from botorch_res.plotting.predictions import Predictions, other_values
 from botorch_res.study import RobustOptimizer
-from botorch_res.study.parameters import Parameter
 from botorch_res.study.recommendation import StudyRecommendation, WorstCaseCurve
 
 if TYPE_CHECKING:
@@ -32,9 +30,9 @@ if TYPE_CHECKING:
 
 # The number of values along a range.
 _NUM_VALUES = 81
-# The largest number of slices, and of values with a tick each.
+# The largest number of slices.
 _MAX_SLICES = 6
-_MAX_TICKS = 6
+# More values along a list than these have a line, since their marks would touch.
 _MAX_MARKERS = 20
 
 
@@ -43,17 +41,14 @@ class Slice(Predictions):
     """A grid over two parameters; the others are as in the recommended worst case.
 
     Attributes:
-        x: The controllable parameter, as it comes out.
-        y: The uncontrollable parameter, or another controllable one if there is none.
-        x_values: The ``n_x`` values of the first in their unit, increasing.
-        y_values: The ``n_y`` values of the second in their unit, increasing.
+        x: The axis of the controllable parameter, as it comes out.
+        y: The axis of the uncontrollable parameter, or of another controllable one if
+            there is none.
         others: The values of the other parameters, in words.
     """
 
-    x: Parameter
-    y: Parameter
-    x_values: list[float]
-    y_values: list[float]
+    x: Axis
+    y: Axis
     others: str
 
     def draw(self, axes: Axes, values: Tensor, label: str, colours: str) -> None:
@@ -66,24 +61,20 @@ class Slice(Predictions):
             colours: The name of a colour map.
         """
         mesh = axes.pcolormesh(
-            self.x_values,
-            self.y_values,
+            self.x.numbers,
+            self.y.numbers,
             values.mT,
             shading="nearest",
             cmap=colours,
             rasterized=True,
         )
         axes.figure.colorbar(mesh, ax=axes, label=label, fraction=0.05, pad=0.02)
-        axes.set(
-            xlabel=self.x.label(),
-            ylabel=self.y.label(),
-            xscale="log" if self.x.log else "linear",
-            yscale="log" if self.y.log else "linear",
-        )
+        self.x.dress(axes, "x")
+        self.y.dress(axes, "y")
+        self.x.separate(axes, "x")
+        self.y.separate(axes, "y")
         if self.others:
             axes.set_title(f"at {self.others}", fontsize="small")
-        tick_few(self.x_values, axes.set_xticks)
-        tick_few(self.y_values, axes.set_yticks)
 
     def draw_worst_theta(self, axes: Axes, curve: WorstCaseCurve) -> None:
         """Draw the predicted worst theta of each x, in a study of a single theta.
@@ -94,9 +85,10 @@ class Slice(Predictions):
         """
         from matplotlib.patheffects import withStroke
 
-        span = self.y_values[-1] - self.y_values[0]
+        # From one value of a list to another, any step is a jump.
+        span = 0.0 if self.y.is_listed else self.y.numbers[-1] - self.y.numbers[0]
         # Few values are marked each: there is nothing between them.
-        few = len(self.x_values) <= _MAX_MARKERS
+        few = self.x.is_category or len(self.x.numbers) <= _MAX_MARKERS
         axes.plot(
             *broken_at_jumps(curve.x, curve.theta[:, 0], span),
             color=WORST_COLOR,
@@ -135,36 +127,19 @@ def make_slices(optimizer: RobustOptimizer, best: StudyRecommendation) -> list[S
     return slices
 
 
-def tick_few(values: Sequence[float], set_ticks: Callable[..., Any]) -> None:
-    """Label an axis with the values along it, if they are few.
-
-    Args:
-        values: The values.
-        set_ticks: ``axes.set_xticks`` or ``axes.set_yticks``.
-    """
-    if len(values) <= _MAX_TICKS:
-        set_ticks(values, [f"{value:g}" for value in values], minor=False)
-        set_ticks([], minor=True)
-
-
 def _make_slice(
     optimizer: RobustOptimizer, best: StudyRecommendation, i: int, j: int
 ) -> Slice:
     """The slice along two columns of the domain."""
-    space = optimizer.space
-    along_x, along_y = (
-        coordinates(space.domain.evaluations, column, _NUM_VALUES) for column in (i, j)
-    )
+    space, domain = optimizer.space, optimizer.space.domain.evaluations
+    along_x, along_y = (coordinates(domain, k, _NUM_VALUES) for k in (i, j))
     points = best.point.repeat(len(along_x), len(along_y), 1)
     points[..., i] = along_x.unsqueeze(-1)
     points[..., j] = along_y
-    x, y = space.widened[i], space.widened[j]
     return Slice(
         optimizer,
         points,
-        x,
-        y,
-        [x.number(value) for value in along_x.tolist()],
-        [y.number(value) for value in along_y.tolist()],
+        make_axis(space.widened[i], domain, i, along_x),
+        make_axis(space.widened[j], domain, j, along_y),
         others=other_values(space, best, (i, j)),
     )

@@ -133,18 +133,20 @@ def plot_progress(
 
 
 def _draw(panels: Sequence[Callable[[Axes], None]]) -> Figure:
-    """Draw panels in two columns, or one in one, with one legend for all of them."""
+    """Draw panels in two columns, the last as wide as needed, with a single legend."""
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure = new_figure(columns * _WIDTH, rows * _HEIGHT + 0.3)
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
+    grid = figure.add_gridspec(rows, columns)
+    *inner, last = [divmod(number, columns) for number in range(len(panels))]
+    cells = [*(grid[row, column] for row, column in inner), grid[last[0], last[1] :]]
     entries: dict[str, Any] = {}
-    for axes, draw in zip(grid, panels, strict=False):
+    for axes, draw in zip(
+        [figure.add_subplot(cell) for cell in cells], panels, strict=True
+    ):
         draw(axes)
         handles, labels = axes.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    for empty in grid[len(panels) :]:
-        empty.remove()
     if entries:
         figure.legend(
             list(entries.values()),
@@ -206,7 +208,9 @@ def _draw_progress(
         _show_later_intervals(axes, found)
         axes.set_ylabel(f"recommended worst-case\n{label}")
     else:
-        x = torch.tensor([list(r.x.values()) for r in found]).to(problem.bounds)
+        numbers = {p.name: p.number_of for p in optimizer.space.parameters}
+        rows = [[numbers[name](value) for name, value in r.x.items()] for r in found]
+        x = torch.tensor(rows).to(problem.bounds)
         worse = problem.worst_case_value(x) - problem.robust_optimal_value
         regret = worse.abs().tolist()
         axes.plot(counts, regret, **style)
