@@ -7,15 +7,16 @@ scale: its names stand beside each other, and no line leads from one to the next
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from torch import Tensor
 
-from botorch_res.domain import RobustDomain
+from botorch_res.domain import DomainPart
 from botorch_res.plotting.figure import equidistant
 from botorch_res.study.parameters import Parameter
+from botorch_res.study.space import ParameterSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,15 +33,20 @@ class Axis:
 
     Attributes:
         parameter: The parameter.
-        numbers: The values along the axis as numbers, increasing.
+        along: The values along the axis in the domain's coordinates, increasing.
         is_listed: Whether it can take no value between these.
-        is_category: Whether the numbers stand for categories.
+        is_category: Whether the values stand for categories.
     """
 
     parameter: Parameter
-    numbers: list[float]
-    is_listed: bool
-    is_category: bool
+    along: Tensor
+    is_listed: bool = False
+    is_category: bool = False
+
+    @cached_property
+    def numbers(self) -> list[float]:
+        """The values along the axis as numbers, in the parameter's unit."""
+        return [self.parameter.number(value) for value in self.along.tolist()]
 
     @property
     def name(self) -> str:
@@ -87,56 +93,61 @@ class Axis:
                 draw((before + after) / 2, color="white", lw=3)
 
 
-def coordinates(domain: RobustDomain, column: int, num: int) -> Tensor:
-    """List values along a column of a domain, in increasing order.
+def coordinates(part: DomainPart, column: int, num: int) -> Tensor:
+    """List values along a column of a part of a domain, in increasing order.
 
     Args:
-        domain: The domain.
+        part: The part.
         column: The column.
         num: The number of values along a free column.
 
     Returns:
         All values of a listed column, or equidistant ones of a free one.
     """
-    if not is_listed(domain, column):
-        return equidistant(domain.bounds[:, column], num)
-    part = domain.theta if column in domain.theta.columns else domain.x
+    place = part.columns.index(column)
+    if place in part.free:
+        return equidistant(part.bounds[:, place], num)
     rows = part.combine(part.free_bounds[:1], part.rows)
-    values: Tensor = rows[:, part.columns.index(column)].unique()
-    return values
+    return rows[:, place].unique()  # type: ignore[no-any-return]
 
 
-def is_listed(domain: RobustDomain, column: int) -> bool:
-    """Tell whether a column takes listed values.
-
-    Args:
-        domain: The domain.
-        column: The column.
-
-    Returns:
-        The answer.
-    """
-    part = domain.theta if column in domain.theta.columns else domain.x
-    return bool(torch.isin(part.columns.index(column), part.listed))
-
-
-def make_axis(
-    parameter: Parameter, domain: RobustDomain, column: int, along: Tensor
-) -> Axis:
-    """Make the axis of a parameter.
+def setting_axis(space: ParameterSpace, column: int, num: int) -> Axis:
+    """Make the axis of what a controllable parameter can be set to.
 
     Args:
-        parameter: The parameter.
-        domain: The domain whose values are shown.
+        space: The parameters.
         column: The parameter's column.
-        along: The values along the axis in the domain's coordinates, increasing.
+        num: The number of values along a range.
 
     Returns:
         The axis.
     """
-    numbers = [parameter.number(value) for value in along.tolist()]
-    is_category = column in domain.cat_dims
-    return Axis(parameter, numbers, is_listed(domain, column), is_category)
+    return _make_axis(space, space.parameters[column], space.domain.x, column, num)
+
+
+def evaluation_axis(space: ParameterSpace, column: int, num: int) -> Axis:
+    """Make the axis of what can be evaluated: with a tolerance, what comes out.
+
+    Args:
+        space: The parameters.
+        column: The parameter's column.
+        num: The number of values along a range.
+
+    Returns:
+        The axis.
+    """
+    domain = space.domain.evaluations
+    part = domain.theta if column in domain.theta.columns else domain.x
+    return _make_axis(space, space.widened[column], part, column, num)
+
+
+def _make_axis(
+    space: ParameterSpace, parameter: Parameter, part: DomainPart, column: int, num: int
+) -> Axis:
+    """The axis of a parameter's column in a part of the domain."""
+    is_listed = part.columns.index(column) in part.listed
+    along = coordinates(part, column, num)
+    return Axis(parameter, along, is_listed, column in space.domain.cat_dims)
 
 
 def _shown(value: float | str) -> str:

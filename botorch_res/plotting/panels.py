@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from botorch_res.plotting.axis import Axis, coordinates, make_axis
+from botorch_res.plotting.axis import Axis, evaluation_axis, setting_axis
 from botorch_res.plotting.figure import (
     MARKS,
     OPTIMUM,
@@ -174,8 +174,7 @@ class Panels:
         curve, space = self.best.curve[name], self.optimizer.space
         parameter, setting = self.parameters[name], self.number(self.best.x, name)
         column = space.parameters.index(parameter)
-        along = coordinates(space.domain, column, len(curve.x))
-        axis = make_axis(parameter, space.domain, column, along)
+        axis = setting_axis(space, column, len(curve.x))
         self.draw_interval(axes, curve, axis)
         draw_values(axes, curve, axis)
         if parameter.tolerance is not None:
@@ -198,7 +197,8 @@ class Panels:
             self.label if parameter.tolerance else f"worst-case\n{self.label}"
         )
         axis.dress(axes, "x")
-        axes.margins(x=0.2 if axis.is_category else 0.02)
+        # Half a step on each side of categories.
+        axes.margins(x=0.5 / (len(axis.numbers) - 1) if axis.is_category else 0.02)
         axes.spines[["top", "right"]].set_visible(False)
 
     def draw_interval(self, axes: Axes, curve: WorstCaseCurve, axis: Axis) -> None:
@@ -262,9 +262,8 @@ class LinePanels(Panels):
 
     def draw_line_of_information(self, axes: Axes) -> None:
         """Draw the information gain, and where it is highest."""
-        evaluations = self.optimizer.space.domain.evaluations
-        along = coordinates(evaluations, 0, NUM_VALUES)
-        one = make_profile(self.optimizer, self.best, 0, along)
+        axis = evaluation_axis(self.optimizer.space, 0, NUM_VALUES)
+        one = make_profile(self.optimizer, self.best, 0, axis)
         gain = one.information_gain()
         axes.plot(one.x.numbers, gain, color=MEAN_COLOR)
         most = int(gain.argmax())

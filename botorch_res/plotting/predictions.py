@@ -10,7 +10,7 @@ from torch import Tensor
 
 from botorch_res.models.moments import posterior_moments
 from botorch_res.optim import mean_function
-from botorch_res.plotting.axis import Axis, make_axis
+from botorch_res.plotting.axis import Axis
 from botorch_res.plotting.figure import equidistant
 from botorch_res.study import RobustOptimizer
 from botorch_res.study.recommendation import StudyRecommendation
@@ -79,7 +79,7 @@ def make_profile(
     optimizer: RobustOptimizer,
     best: StudyRecommendation,
     column: int,
-    along: Tensor | None = None,
+    axis: Axis | None = None,
 ) -> Profile:
     """Make the profile along a column of the domain.
 
@@ -87,19 +87,18 @@ def make_profile(
         optimizer: The study.
         best: The recommendation, through whose worst case the profile goes.
         column: The column.
-        along: The values in the domain's coordinates, increasing; by default many of
-            all that can come out.
+        axis: The values along it; by default many of all that can come out.
 
     Returns:
         The profile.
     """
     space = optimizer.space
-    parameter = space.widened[column]
-    if along is None:
-        along = equidistant(best.point.new_tensor(parameter.ends), NUM_VALUES)
-    points = best.point.repeat(len(along), 1)
-    points[:, column] = along
-    axis = make_axis(parameter, space.domain.evaluations, column, along)
+    if axis is None:
+        wide = space.widened[column]
+        ends = best.point.new_tensor(wide.ends)
+        axis = Axis(wide, equidistant(ends, NUM_VALUES))
+    points = best.point.repeat(len(axis.along), 1)
+    points[:, column] = axis.along
     return Profile(optimizer, points, axis, other_values(space, best, (column,)))
 
 

@@ -19,6 +19,7 @@ from botorch_res.plotting.figure import (
     equidistant,
     new_figure,
 )
+from botorch_res.plotting.tolerance_problem import plot_tolerance_problem
 from botorch_res.test_functions import RobustTestProblem
 
 if TYPE_CHECKING:
@@ -42,21 +43,25 @@ class _Grid(NamedTuple):
 
 def plot_problem(
     problem: RobustTestProblem,
-    x_label: str = "x (controllable)",
+    x_label: str | None = None,
     theta_label: str = "theta (uncontrollable)",
-    value_label: str = "f(x, theta)",
+    value_label: str | None = None,
     num_x: int = 401,
     num_theta: int = 121,
 ) -> Figure:
-    """Draw a problem with one controllable and one uncontrollable variable.
+    """Draw a problem with one controllable variable and one uncertainty.
 
-    The upper panel shows the function, the worst ``theta`` of each ``x``, and the plain
-    and the robust optimum; the lower panel shows the worst and the best case of each
-    ``x`` (or the curve of every ``theta``, if they are few) and what the two optima
-    cost at worst. Thin lines on the function mark the choices of a finite ``theta``.
+    With an uncontrollable variable, the upper panel shows the function, the worst
+    ``theta`` of each ``x``, and the plain and the robust optimum; the lower panel shows
+    the worst and the best case of each ``x`` (or the curve of every ``theta``, if they
+    are few) and what the two optima cost at worst. Thin lines on the function mark the
+    choices of a finite ``theta``.
+
+    With a tolerance, the picture shows the function, the worst that can come out of
+    each setting, and for both optima all that can come out of them.
 
     Args:
-        problem: A problem with ``d_x = d_theta = 1`` and any kind of domain.
+        problem: A problem with ``d_x = d_theta = 1``, of numbers and not of categories.
         x_label: The label of the controllable variable.
         theta_label: The label of the uncontrollable variable.
         value_label: The label of the function's values.
@@ -70,17 +75,28 @@ def plot_problem(
         >>> plot_problem(RobustBranin()).savefig("branin.png")
     """
     domain = problem.domain
-    if (domain.x.dim, domain.theta.dim) != (1, 1):
+    if (domain.x.dim, domain.theta.dim) != (1, 1) or domain.cat_dims:
         raise UnsupportedError(
-            "Only a problem with one controllable and one uncontrollable variable can "
-            f"be drawn; {type(problem).__name__} has {domain.x.dim} and "
-            f"{domain.theta.dim}."
+            "Only a problem with one controllable and one uncontrollable variable, "
+            "both of them numbers, can be drawn; "
+            f"{type(problem).__name__} has {domain.x.dim} and {domain.theta.dim}, and "
+            f"{len(domain.cat_dims)} of categories."
         )
+    if domain.tolerances:
+        return plot_tolerance_problem(
+            problem,
+            x_label or "what is set, and what comes out",
+            value_label or "f",
+            num_x,
+        )
+    x_label, value_label = x_label or "x (controllable)", value_label or "f(x, theta)"
     (i,), (j,) = domain.x.columns, domain.theta.columns
     x = equidistant(domain.bounds[:, i], num_x)
     theta = equidistant(domain.bounds[:, j], num_theta)
     grid = _evaluate(
-        problem, coordinates(domain, i, num_x), coordinates(domain, j, num_theta)
+        problem,
+        coordinates(domain.x, i, num_x),
+        coordinates(domain.theta, j, num_theta),
     )
 
     figure = new_figure(6.4, 5.6)

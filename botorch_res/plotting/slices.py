@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from botorch_res.plotting.axis import Axis, coordinates, make_axis
+from botorch_res.plotting.axis import Axis, evaluation_axis
 from botorch_res.plotting.figure import (
     WORST_COLOR,
     WORST_LABEL,
@@ -131,15 +131,9 @@ def _make_slice(
     optimizer: RobustOptimizer, best: StudyRecommendation, i: int, j: int
 ) -> Slice:
     """The slice along two columns of the domain."""
-    space, domain = optimizer.space, optimizer.space.domain.evaluations
-    along_x, along_y = (coordinates(domain, k, _NUM_VALUES) for k in (i, j))
-    points = best.point.repeat(len(along_x), len(along_y), 1)
-    points[..., i] = along_x.unsqueeze(-1)
-    points[..., j] = along_y
-    return Slice(
-        optimizer,
-        points,
-        make_axis(space.widened[i], domain, i, along_x),
-        make_axis(space.widened[j], domain, j, along_y),
-        others=other_values(space, best, (i, j)),
-    )
+    space = optimizer.space
+    x, y = (evaluation_axis(space, column, _NUM_VALUES) for column in (i, j))
+    points = best.point.repeat(len(x.along), len(y.along), 1)
+    points[..., i] = x.along.unsqueeze(-1)
+    points[..., j] = y.along
+    return Slice(optimizer, points, x, y, other_values(space, best, (i, j)))

@@ -13,11 +13,14 @@ from matplotlib.figure import Figure
 from botorch_res.plotting import plot_problem
 from botorch_res.test_functions import (
     DeepDrawing,
+    PlateauWithCliff,
     RobustBranin,
     RobustEggholder,
     RobustHartmann3,
     RobustTestProblem,
+    ShiftedSinusLinear,
     SinusLinear,
+    ToleranceSinusLinear,
     WithinModel,
 )
 
@@ -114,6 +117,70 @@ class TestEveryProblem:
         np.testing.assert_allclose(markers(bottom)["o"], expected, rtol=1e-6)
 
 
+class TestTolerance:
+    @pytest.mark.parametrize(
+        "problem",
+        [
+            ToleranceSinusLinear(),
+            ShiftedSinusLinear(negate=True),
+            PlateauWithCliff(dim=1),
+        ],
+        ids=lambda problem: type(problem).__name__,
+    )
+    def test_curves_and_optima_against_brute_force(self, problem):
+        (axes,) = plot_problem(problem, num_x=201).axes
+        drawn = lines(axes)
+        z, values = drawn["function"]
+        np.testing.assert_allclose(values, problem(torch.tensor(z).unsqueeze(-1)))
+        lower, upper = problem.domain.tolerances[0]
+        deviations = np.linspace(lower, upper, 2001)
+        if problem.domain.theta.is_finite:
+            deviations = problem.domain.theta.choices[:, 0].numpy()
+        sign = 1 if problem.is_minimization_problem else -1
+
+        def cost(points):
+            points = torch.as_tensor(points).unsqueeze(-1)
+            return sign * problem(points, noise=False).numpy()
+
+        x, worst = drawn["worst within tolerance of each setting"]
+        expected = cost(x[:, None] + deviations).max(axis=1)
+        # The steepest cliff falls by 12.5 over a unit: 1e-4 between deviations.
+        np.testing.assert_allclose(sign * worst, expected, atol=2e-3)
+        points = {
+            line.get_label().split(":")[0]: np.array(line.get_data()).ravel()
+            for line in axes.get_lines()
+            if ":" in line.get_label()
+        }
+        at, value = points["robust optimum"]
+        assert at == pytest.approx(float(problem.robust_setting))
+        assert value == pytest.approx(problem.robust_optimal_value)
+        assert sign * value <= (sign * worst).min() + 1e-12
+        at, value = points["plain optimum"]
+        inside = x[(x >= z.min()) & (x <= z.max())]
+        assert cost(np.array([at])) == pytest.approx(cost(inside).min(), abs=1e-12)
+        spread = cost(at + deviations)
+        assert sign * value == pytest.approx(spread.max(), abs=2e-3)
+        bands = [patch.get_extents() for patch in axes.patches]
+        bands = [b.transformed(axes.transData.inverted()) for b in bands]
+        settings = points["plain optimum"][0], points["robust optimum"][0]
+        for band, setting in zip(bands, settings, strict=True):
+            assert band.x0 == pytest.approx(setting + lower)
+            assert band.x1 == pytest.approx(setting + upper)
+        crosses = [m for m in axes.get_lines() if m.get_marker() == "X"]
+        for cross, setting in zip(crosses, settings, strict=True):
+            (x_worst,), (y_worst,) = cross.get_data()
+            assert setting + lower - 1e-9 <= x_worst <= setting + upper + 1e-9
+            assert sign * y_worst == pytest.approx(cost([x_worst])[0], abs=2e-3)
+
+    def test_labels(self):
+        (axes,) = plot_problem(ToleranceSinusLinear()).axes
+        assert axes.get_xlabel() == "what is set, and what comes out"
+        assert axes.get_ylabel() == "f"
+        figure = plot_problem(ToleranceSinusLinear(), x_label="h", value_label="cost")
+        assert figure.axes[0].get_xlabel() == "h"
+        assert figure.axes[0].get_ylabel() == "cost"
+
+
 def test_line_is_broken_at_a_jump():
     top = small(RobustBranin()).axes[0]
     x, theta = lines(top)["worst theta of each x"]
@@ -165,9 +232,15 @@ def test_nothing_global_changes():
     assert state() == before
 
 
-def test_only_one_plus_one_dimensions():
-    with pytest.raises(UnsupportedError, match="RobustHartmann3 has 2 and 1"):
+class Named(Saddle):
+    _cat_dims = (0,)
+
+
+def test_only_one_plus_one_numbers():
+    with pytest.raises(UnsupportedError, match="RobustHartmann3 has 2 and 1, and 0 "):
         plot_problem(RobustHartmann3())
+    with pytest.raises(UnsupportedError, match="Named has 1 and 1, and 1 of categ"):
+        plot_problem(Named())
 
 
 def test_error_without_matplotlib(monkeypatch):
