@@ -76,7 +76,10 @@ class OtherKernel(Module):
 
     def pairs(self, X1: Tensor, X2: Tensor) -> Tensor:
         """Covariance of each point with its partner; see ``KernelSum``."""
-        X1, X2 = torch.broadcast_tensors(X1, X2)
+        # Points that all models of a batch share have no dimension for it yet.
+        missing = [1] * (len(self.kernel.batch_shape) + 2 - max(X1.ndim, X2.ndim))
+        shape = torch.broadcast_shapes(X1.shape, X2.shape)
+        X1, X2 = (X.expand(*missing, *shape) for X in (X1, X2))
         # Many sets of one point each: some kernels make a matrix for their diagonal.
         X1, X2 = (X.movedim(-2, 0).unsqueeze(-2) for X in (X1, X2))
         return self.matrix(X1, X2)[..., 0, 0].movedim(0, -1)

@@ -131,6 +131,10 @@ def test_batch_of_models() -> None:
     )
     pairs = expected.diagonal(dim1=-2, dim2=-1)
     torch.testing.assert_close(found.pairs(X, X.flip(-2)), pairs, rtol=1e-7, atol=1e-7)
+    common, partner = X[0, 0], X[0, 0].flip(-2)
+    pairs = found.matrix(common, partner).diagonal(dim1=-2, dim2=-1)
+    assert pairs.shape == (3, 6)
+    torch.testing.assert_close(found.pairs(common, partner), pairs)
 
 
 def test_columns() -> None:
