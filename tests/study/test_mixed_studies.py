@@ -99,6 +99,31 @@ class TestStudy:
         assert opened.space.parameters == tuple(BRACKET)
         assert str(opened.recommend()) == str(whole.recommend())
 
+    @pytest.mark.parametrize("tolerance", [None, 0.1])
+    def test_default_strategy(self, tmp_path, tolerance):
+        """All kinds of columns; resumed before and after the design."""
+        thickness = Range("thickness", 1, 3, unit="mm", tolerance=tolerance)
+        parameters = [MATERIAL, thickness, TEMPERATURE, SUPPLIER]
+        fast = {"num_samples": 4}
+        settings = {"strategy": None, "num_initial": 6, "strategy_options": fast}
+        path = tmp_path / "bracket.db"
+        for budget in (3, 7, 8):
+            resumed = start(parameters, path, **settings)
+            resumed.run(deflection, budget, progress=False)
+        whole = start(parameters, **settings)
+        best = whole.run(deflection, 8, progress=False)
+        assert [t.point for t in resumed.trials] == [t.point for t in whole.trials]
+        assert str(resumed.recommend()) == str(best)
+        assert f"material = {best.x['material']}, thickness = " in str(best)
+        assert f"supplier = {best.theta['supplier']}" in str(best)
+        suggested = whole.trials[6:]
+        assert {trial.origin for trial in suggested} == {"res"}
+        for trial in suggested:
+            assert trial.parameters["material"] in BEST_THICKNESS
+            assert trial.parameters["supplier"] in SHIFT
+        # No suggestion is repeated: each would tell the model something.
+        assert len({trial.point for trial in whole.trials}) == 8
+
     def test_trials_have_names(self):
         optimizer = start(BRACKET)
         optimizer.run(deflection, 8, progress=False)
