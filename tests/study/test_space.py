@@ -210,6 +210,12 @@ class TestParameterSpace:
         domain = RobustDomain(bounds, [2], x_choices=codes, cat_dims=[0])
         assert ParameterSpace(parameters).spans(domain) is same
 
+    def test_a_range_does_not_span_a_list(self):
+        bounds = torch.tensor([[0.0, -1.0], [2.0, 3.0]])
+        listed = RobustDomain(bounds, [1], x_choices={0: [0.0, 1.0, 2.0]})
+        assert ParameterSpace([Integer("b", 0, 2), SPEED]).spans(listed)
+        assert not ParameterSpace([Range("b", 0, 2), SPEED]).spans(listed)
+
     def test_plain_mixed_domain(self):
         bounds = torch.tensor([[0.0, 0.0, -1.0, 0.0], [2.0, 1.0, 3.0, 9.0]])
         rows = torch.tensor([[0.0, 0.5], [2.0, 1.0]])
