@@ -291,7 +291,8 @@ class BayesianGP(GPFactory):
         used = data.num_scaling
         noise = None if data.noise is None else data.noise[:used]
         X, y = data.X[:used], data.y[:used]
-        current = [X, y] if noise is None else [X, y, noise]
+        current = [X, y, X.new_tensor(data.cat_dims)]
+        current += [] if noise is None else [noise]
         known, samples = self._last_draw.get(seed, ([], None))
         if samples is None or not same_data(known, current):
             posterior = default_hyperparameter_posterior(X, y, noise, data.cat_dims)

@@ -502,6 +502,18 @@ class TestCategories:
             factory(mixed_points(3), mixed_outcomes(3), None, MIXED, cat_dims=cat_dims)
 
 
+def test_samples_are_those_of_the_categories():
+    """Codes of the unit cube: only ``cat_dims`` tells them from numbers."""
+    X, bounds = Draws(0).uniform(6, 2).round(), torch.tensor([[0.0] * 2, [1.0] * 2])
+    Y, factory = X.sum(-1, keepdim=True), BayesianGP(num_samples=2, num_steps=3)
+    factory(X, Y, None, bounds.double())
+    again = factory(X, Y, None, bounds.double(), cat_dims=[0])
+    fresh = BayesianGP(num_samples=2, num_steps=3)
+    expected = fresh(X, Y, None, bounds.double(), cat_dims=[0])
+    scale, other = (m.covar_module.outputscale for m in (again, expected))
+    assert torch.equal(scale, other)
+
+
 def test_lengthscales_of_categories_are_found():
     """Functions of one wave, with an offset and without a share of their own."""
     X = mixed_points(60)
