@@ -48,8 +48,9 @@ class Tables(NamedTuple):
         slope: ``1 x batch_shape x 1 x k`` derivatives of the scaled columns.
         metric: ``1 x batch_shape x 1 x k x k`` products of these derivatives, for pairs
             that are one and the same column; zero for others.
-        weights: ``sample_shape x L x (2 F + t)`` weights of each level. The factors
-            above are without weights then. Without levels ``L`` is zero.
+        weights: ``sample_shape x L x (2 F + t)`` amplitudes ``r``, angles ``e`` and
+            weights of the kernels of each level. The factors above are without them
+            then. Without levels ``L`` is zero.
     """
 
     frequencies: Tensor
@@ -109,7 +110,7 @@ class DerivativeTable:
             amplitude = torch.ones_like(frequencies[..., :1])
             angles = torch.zeros_like(amplitude.mT)
             weight = torch.ones_like(centers[..., :1])
-            parts = expansion.cosines, expansion.sines, expansion.kernel_weights
+            parts = expansion.amplitudes, expansion.angles, expansion.kernel_weights
             weights = torch.cat(parts, dim=-1)
         self.tables = Tables(
             frequencies=frequencies.mT.contiguous(),
@@ -165,21 +166,19 @@ class DerivativeTable:
         """Evaluate one piece."""
         k = len(self.columns)
         phase = u @ tables.frequencies
-        weight = None
-        if level is None:
-            phase = phase.sub_(tables.angles)
-            even, odd = phase.cos(), None
-        else:
+        angles, amplitude, weight = tables.angles, None, None
+        if level is not None:
             waves = tables.frequencies.shape[-1]
             sizes = [waves, waves, tables.centers.shape[-2]]
             weights = at_levels(tables.weights, level.unsqueeze(-3)).squeeze(-4)
-            a, b, weight = weights.split(sizes, dim=-1)
-            cosine, sine = phase.cos(), phase.sin()
-            even = a * cosine + b * sine
-            odd = a.mul_(sine).sub_(b.mul_(cosine))
+            amplitude, angles, weight = weights.split(sizes, dim=-1)
+        phase = phase.sub_(angles)
+        even, odd = phase.cos(), phase.sin_()
+        if amplitude is not None:
+            even, odd = even.mul_(amplitude), odd.mul_(amplitude)
         value, hessian = (even @ tables.cosines).split([1, k * k], dim=-1)
         value = tables.offset + value.squeeze(-1)
-        gradient = (phase.sin_() if odd is None else odd) @ tables.sines
+        gradient = odd @ tables.sines
         hessian = hessian.unflatten(-1, (k, k))
         if tables.centers.shape[-2] == 0:
             return Derivatives(value, gradient, hessian)

@@ -121,8 +121,8 @@ class Expansion(BatchFunction):
             ("cosines", cosines),
             ("sines", sines),
             # a cos(p) + b sin(p) = r cos(p - e): half as many cosines to compute.
-            ("amplitudes", None if levels else torch.hypot(cosines, sines)),
-            ("angles", None if levels else torch.atan2(sines, cosines)),
+            ("amplitudes", torch.hypot(cosines, sines)),
+            ("angles", torch.atan2(sines, cosines)),
             ("centers", centers),
             ("kernel_weights", kernel_weights),
             ("offset", offset.expand(self.sample_shape)),
@@ -207,10 +207,13 @@ class Expansion(BatchFunction):
             values = (features @ weights.unsqueeze(-1)).squeeze(-1)
         else:
             self.levels.check(z)
-            features = torch.cat([phase.cos(), phase.sin(), kernel], dim=-1)
-            weights = torch.cat([self.cosines, self.sines, self.kernel_weights], dim=-1)
             level = self.levels.index(z.expand(*self.sample_shape, *z.shape[-2:]))
+            weights = torch.cat(
+                [self.angles, self.amplitudes, self.kernel_weights], dim=-1
+            )
             weights = at_levels(weights, level.unsqueeze(-3)).squeeze(-4)
+            angles, weights = weights.tensor_split([phase.shape[-1]], dim=-1)
+            features = torch.cat([(phase - angles).cos(), kernel], dim=-1)
             values = (features * weights).sum(dim=-1)
         return self.offset.unsqueeze(-1) + values
 
