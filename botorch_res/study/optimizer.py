@@ -43,6 +43,7 @@ from botorch_res.study.running import (
     progress_bar,
 )
 from botorch_res.study.settings import (
+    check_model,
     check_same_study,
     check_settings,
     continued,
@@ -134,8 +135,7 @@ class RobustOptimizer:
             raise InputDataError(f"Expected `maximize` to be a bool, got {maximize!r}.")
         self.maximize = maximize
         check_settings(seed, num_initial, noise, gamma)
-        if model is not None and not callable(model):
-            raise InputDataError(f"Expected `model` to be callable, got {model!r}.")
+        check_model(model, self.space.domain.cat_dims)
         defaults: dict[str, Any] = {
             "strategy": DEFAULT_STRATEGY,
             "strategy_options": {},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,27 @@ def check_settings(
     if gamma is not None and not (is_number(gamma) and 0 <= gamma <= 1):
         raise InputDataError(
             f"Expected `gamma` to be a probability from 0 to 1, got {gamma!r}."
+        )
+
+
+def check_model(model: Callable[..., Any] | None, cat_dims: Sequence[int]) -> None:
+    """Raise unless a model factory can be called as a study calls it.
+
+    Args:
+        model: The factory, or ``None``.
+        cat_dims: The columns of the domain whose values stand for names.
+    """
+    if model is None:
+        return
+    if not callable(model):
+        raise InputDataError(f"Expected `model` to be callable, got {model!r}.")
+    arguments = inspect.signature(model).parameters.values()
+    knows = any(a.name == "cat_dims" or a.kind == a.VAR_KEYWORD for a in arguments)
+    if cat_dims and not knows:
+        raise InputDataError(
+            "Expected `model` to have an argument `cat_dims`, the columns of names, "
+            f"here {list(cat_dims)}, got {factory_name(model)} with "
+            f"{', '.join(a.name for a in arguments)}."
         )
 
 

@@ -17,7 +17,6 @@ tolerance has a setting and a deviation; a point holds what comes out, their sum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +26,11 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from botorch_res.domain import DomainPart, RobustDomain
+from botorch_res.study.domain_record import (
+    domain_from_dict,
+    domain_to_dict,
+    listed_columns,
+)
 from botorch_res.study.parameters import Parameter, Value
 from botorch_res.study.spanning import span_domain
 
@@ -261,23 +265,12 @@ class ParameterSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and numbers; inverted by ``from_dict``."""
-        domain = self.domain
-        content = {
+        parameters = [parameter.to_dict() for parameter in self.parameters]
+        return {
             "named": self.named,
-            "parameters": [_as_dict(p) for p in self.parameters],
-            "bounds": domain.bounds.tolist(),
-            "uncontrollable": list(domain.evaluations.theta.columns),
-            "x_choices": _rows_as_lists(domain.x),
-            "theta_choices": _rows_as_lists(domain.theta),
+            "parameters": parameters,
+            **domain_to_dict(self.domain),
         }
-        if domain.cat_dims:
-            content["cat_dims"] = list(domain.cat_dims)
-        if domain.evaluations is not domain:
-            content["tolerances"] = [
-                [i, *ends] for i, ends in domain.tolerances.items()
-            ]
-            content["evaluation_bounds"] = domain.evaluations.bounds.tolist()
-        return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ParameterSpace:
@@ -292,19 +285,7 @@ class ParameterSpace:
         space = cls.__new__(cls)
         space.named = content["named"]
         space.parameters = tuple(Parameter(**p) for p in content["parameters"])
-        tensors = {
-            name: torch.tensor(content[name], dtype=torch.double)
-            for name in ("bounds", "evaluation_bounds")
-            if name in content
-        }
-        space.domain = RobustDomain(
-            uncontrollable=content["uncontrollable"],
-            x_choices=_choices(content["x_choices"]),
-            theta_choices=_choices(content["theta_choices"]),
-            tolerances={i: tuple(ends) for i, *ends in content.get("tolerances", [])},
-            cat_dims=content.get("cat_dims", []),
-            **tensors,
-        )
+        space.domain = domain_from_dict(content)
         return space
 
     def _by_name(
@@ -338,7 +319,7 @@ class ParameterSpace:
             row, nearest = part.listed_of(part.of(z)), part.nearest(part.of(z))
             if bool(part.contains(part.combine(part.free_of(nearest), row))):
                 continue
-            names = [self.parameters[i].name for i in _listed_columns(part)]
+            names = [self.parameters[i].name for i in listed_columns(part)]
             raise InputDataError(
                 f"{dict(zip(names, row.tolist(), strict=True))} is not one of the "
                 f"{len(part.rows)} choices of the domain (in the model's "
@@ -347,40 +328,5 @@ class ParameterSpace:
 
     def _listed_names(self, part: DomainPart) -> str:
         """The names of the listed columns of a part; the part's if these are all."""
-        names = [self.parameters[i].name for i in _listed_columns(part)]
+        names = [self.parameters[i].name for i in listed_columns(part)]
         return part.name if part.is_finite else ", ".join(names)
-
-
-def _as_dict(parameter: Parameter) -> dict[str, Any]:
-    """A parameter as plain lists and numbers, as a file reads it back."""
-    content = asdict(parameter)
-    for name in ("values", "tolerance", "evaluate", "names"):
-        if content[name] is not None:
-            content[name] = list(content[name])
-        elif name != "values":  # As in files from before there was such a thing.
-            del content[name]
-    return content
-
-
-def _listed_columns(part: DomainPart) -> list[int]:
-    """The columns of ``z`` that a part lists."""
-    return [part.columns[i] for i in part.listed.tolist()]
-
-
-def _rows_as_lists(part: DomainPart) -> Any:
-    """The rows of a part: of all its columns, or with the columns if only of some."""
-    if part.is_box:
-        return None
-    if part.is_finite:
-        return part.rows.tolist()
-    return {"columns": _listed_columns(part), "rows": part.rows.tolist()}
-
-
-def _choices(content: Any) -> Any:
-    """The argument of a domain that ``_rows_as_lists`` gave."""
-    if content is None:
-        return None
-    if isinstance(content, list):
-        return torch.tensor(content, dtype=torch.double)
-    rows = torch.tensor(content["rows"], dtype=torch.double)
-    return {tuple(content["columns"]): rows}

@@ -8,6 +8,7 @@ import pytest
 from botorch.exceptions.errors import InputDataError
 
 from botorch_res import RobustOptimizer
+from botorch_res.models import DefaultGP
 from botorch_res.study.parameters import Choice, Integer, Range
 
 BEST_THICKNESS = {"steel": 1.5, "aluminium": 2.0, "POM": 2.6}
@@ -164,6 +165,25 @@ class TestStudy:
         message = r"material in \{steel, aluminium, POM\}.*You gave .*\{steel, POM\}"
         with pytest.raises(InputDataError, match=message):
             start(other, tmp_path / "bracket.db")
+
+    def test_models_must_know_of_names(self):
+        def fit(X, Y, Yvar, bounds, seed=0):
+            return DefaultGP()(X, Y, Yvar, bounds, seed)
+
+        message = r"argument `cat_dims`, .* here \[0, 3\], got .*fit with X, Y, Yvar, b"
+        with pytest.raises(InputDataError, match=message):
+            start(BRACKET, model=fit)
+        numbers = [THICKNESS, TEMPERATURE]
+        assert start(numbers, model=fit).space.x_names == ["thickness"]
+        seen = []
+
+        def fit_with_names(*arguments, cat_dims):
+            seen.append(cat_dims)
+            return DefaultGP()(*arguments, cat_dims=cat_dims)
+
+        optimizer = start(BRACKET, model=fit_with_names)
+        optimizer.run(deflection, 4, progress=False)
+        assert set(seen) == {(0, 3)}
 
     @pytest.mark.parametrize(
         "parameters",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -302,6 +303,16 @@ class Parameter:
             + " (log)" * self.log
             + " (uncontrollable)" * self.uncontrollable
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The arguments as plain lists and numbers, as a file reads them back."""
+        content = asdict(self)
+        for name in ("values", "tolerance", "evaluate", "names"):
+            if content[name] is not None:
+                content[name] = list(content[name])
+            elif name != "values":  # As in files from before there was such a thing.
+                del content[name]
+        return content
 
     def _coordinate(self, number: float) -> float:
         """The model's coordinate of a number."""
