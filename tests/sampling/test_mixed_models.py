@@ -50,6 +50,9 @@ def single(X, Y, kernel, **options):
     for module in kernel.modules():
         if getattr(module, "has_lengthscale", False):
             module.lengthscale = 0.6
+    scales = [m for m in kernel.modules() if isinstance(m, ScaleKernel)]
+    for i, module in enumerate(scales):
+        module.outputscale = 0.5 + 0.4 * i
     return SingleTaskGP(
         X, Y, covar_module=kernel, input_transform=transform, **options
     ).eval()
@@ -70,7 +73,8 @@ def make_model(name, t=14):
         noise = torch.full_like(Y, 0.3) if name.endswith("known noise") else None
         options = {"train_Yvar": noise, "input_transform": transform}
         torch.manual_seed(0)
-        model = MultiTaskGP(X, Y, task_feature=3, **options).eval()
+        task = 1 if name.endswith("of x") else 3
+        model = MultiTaskGP(X, Y, task_feature=task, **options).eval()
         for i, base in enumerate(model.mean_module.base_means):
             base.initialize(constant=0.5 * i)
         if noise is None:
@@ -91,6 +95,13 @@ def make_model(name, t=14):
             )
             + MaternKernel(2.5) * PeriodicKernel(active_dims=[3])
         ),
+        "nested": lambda: (
+            ScaleKernel(
+                ScaleKernel(RBFKernel(active_dims=NUMBERS))
+                + MaternKernel(2.5, active_dims=NUMBERS)
+            )
+            * ScaleKernel(category(*CATEGORIES))
+        ),
         "singular": lambda: (
             ScaleKernel(RBFKernel(active_dims=NUMBERS)) * LinearKernel(active_dims=[3])
         ),
@@ -106,12 +117,14 @@ MODELS = [
     "product",
     "sum",
     "sum of products",
+    "nested",
     "singular",
     "linear mean",
     "DefaultGP",
     "MixedSingleTaskGP",
     "MultiTaskGP",
     "MultiTaskGP with known noise",
+    "MultiTaskGP with a task of x",
 ]
 
 
