@@ -10,12 +10,14 @@ from botorch_res import RobustDomain, RobustOptimizer
 from botorch_res.plotting import (
     plot_acquisition,
     plot_posterior,
+    plot_progress,
     plot_study,
     plot_worst_case,
     predictions,
     slices,
 )
 from botorch_res.study.parameters import Choice, Integer, Range
+from botorch_res.test_functions import SnapHook
 
 MATERIAL = Choice("material", ["steel", "aluminium", "POM"])
 THICKNESS = Range("thickness", 1, 3, unit="mm")
@@ -196,6 +198,31 @@ class TestCurves:
         optimizer.run(lambda grade, load: load, 6, progress=False)
         (axes,) = plot_worst_case(optimizer).axes
         assert all(label.get_rotation() == 90 for label in axes.get_xticklabels())
+
+
+class TestRegret:
+    def test_of_names(self):
+        """The study has names, the problem codes: both mean the same hook."""
+        problem = SnapHook()
+        optimizer = RobustOptimizer(
+            [
+                Choice("material", SnapHook.materials),
+                Range("thickness", 1.5, 2.5, unit="mm"),
+                Range("temperature", -20, 60, uncontrollable=True),
+                Choice("supplier", SnapHook.suppliers, uncontrollable=True),
+            ],
+            maximize=False,
+            seed=0,
+            strategy="random",
+        )
+        for z in optimizer.space.sample(5, seed=0):
+            optimizer.add(list(optimizer.space.decode(z).values()), float(problem(z)))
+        (axes,) = plot_progress(optimizer, problem).axes
+        x = optimizer.recommend().x
+        code = SnapHook.materials.index(x["material"])
+        setting = torch.tensor([code, x["thickness"]], dtype=torch.double)
+        regret = problem.worst_case_value(setting) - problem.robust_optimal_value
+        assert axes.lines[0].get_ydata()[-1] == pytest.approx(float(regret))
 
 
 class TestStudy:
