@@ -84,6 +84,51 @@ class TestRecommendation:
         np.testing.assert_allclose(curve.value, expected, atol=1e-2)
 
 
+class TestTolerance:
+    def test_against_brute_force(self):
+        """A setting with a tolerance beside names that we choose, and that nature does.
+
+        Thick steel is cheap at its best and dear beside it.
+        """
+        parameters = [SUPPLIER, MATERIAL, Range("thickness", 1, 3, tolerance=(-0.2, 0))]
+        steepness = {"steel": 8.0, "aluminium": 1.0, "POM": 1.0}
+
+        def cost(supplier, material, z):
+            wanted = BEST_THICKNESS[material] + SHIFT[supplier]
+            base = 0.0 if material == "steel" else OFFSET[material]
+            return steepness[material] * (z - wanted) ** 2 + base
+
+        optimizer = start(parameters, noise=0.0)
+        for supplier, material, z in itertools.product(
+            SHIFT, BEST_THICKNESS, np.linspace(0.8, 3, 9)
+        ):
+            value = cost(supplier, material, z)
+            optimizer.add([supplier, material, float(z)], value)
+        settings, shifts = np.linspace(1, 3, 801), np.linspace(-0.2, 0, 81)
+        worst = {
+            material: np.max(
+                [cost(s, material, settings[:, None] + shifts) for s in SHIFT], (0, 2)
+            )
+            for material in BEST_THICKNESS
+        }
+        material = min(worst, key=lambda name: worst[name].min())
+        best = optimizer.recommend()
+        assert best.x["material"] == material == "aluminium"
+        expected = settings[worst[material].argmin()]
+        # The model misses the parabolas by a thousandth or so.
+        assert best.x["thickness"] == pytest.approx(expected, abs=0.02)
+        assert best.value == pytest.approx(worst[material].min(), abs=5e-3)
+        assert best.deviation["thickness"] in (pytest.approx(-0.2), pytest.approx(0.0))
+        found = cost(best.theta["supplier"], material, best.worst_case["thickness"])
+        assert found == pytest.approx(best.value, abs=5e-3)
+        curve = best.curve["material"]
+        at = np.abs(settings - best.x["thickness"]).argmin()
+        # The setting is up to 0.00125 from the grid: 16 * 0.8 * 0.00125 for steel.
+        np.testing.assert_allclose(
+            curve.value, [worst[name][at] for name in BEST_THICKNESS], atol=0.05
+        )
+
+
 class TestStudy:
     def test_a_study_goes_on_as_if_nothing_had_happened(self, tmp_path):
         path = tmp_path / "bracket.db"
