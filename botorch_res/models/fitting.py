@@ -141,8 +141,8 @@ class DefaultGP(GPFactory):
     """Maximum a-posteriori fit with priors that suit simulations and lab experiments.
 
     Lengthscales are relative to the width of the domain; the signal's standard
-    deviation and the noise are relative to the spread of the outcomes.
-    Those of categories are expected around 2, which is a correlation of 0.6.
+    deviation and the noise are relative to the spread of the outcomes. Lengthscales of
+    categories are expected around 2: a correlation of 0.6 between two categories.
 
     Attributes:
         num_restarts: The number of starting points of the fit.
@@ -179,7 +179,7 @@ class MaximumLikelihoodGP(GPFactory):
         standardize: Whether to scale the outcomes by their own mean and spread;
             ``False`` if the problem itself is standardised.
         lengthscale_bounds: The bounds of the lengthscales, in units of the domain's
-            width.
+            width; also of those of categories.
         signal_bounds: The bounds of the signal's standard deviation.
         num_restarts: The number of starting points of the fit.
     """
