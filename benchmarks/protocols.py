@@ -19,9 +19,17 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from botorch_res.models import BayesianGP, FixedGP, MaximumLikelihoodGP, ModelFactory
+from botorch_res.domain import DomainPart, RobustDomain
+from botorch_res.models import (
+    BayesianGP,
+    DefaultGP,
+    FixedGP,
+    MaximumLikelihoodGP,
+    ModelFactory,
+)
 from botorch_res.test_functions import (
     DeepDrawing,
+    MotorCatalogue,
     RobotPushing,
     RobustBranin,
     RobustEggholder,
@@ -30,6 +38,8 @@ from botorch_res.test_functions import (
     RobustTestProblem,
     ShiftedSinusLinear,
     SinusLinear,
+    SnapHook,
+    SwitchingModes,
     TolerancePolynomial,
     ToleranceProblem,
     ToleranceSinusLinear,
@@ -202,6 +212,64 @@ def with_tolerances(
     return replace(rules, make=lambda seed: problem, model_factory=factory)
 
 
+def with_categories(kind: type[RobustTestProblem], num_levels: int = 0) -> Protocol:
+    """The protocol of a mixed problem, with the package's default model.
+
+    Args:
+        kind: The class of the problem.
+        num_levels: The number of levels into which ranges are cut for a strategy;
+            they stay ranges if it is 0. Regret is that of the problem itself.
+
+    Returns:
+        The protocol.
+    """
+    instance = kind()
+    values = instance(instance.domain.sample(NUM_POINTS, seed=0))
+    if num_levels > 0:
+        domain = in_levels(instance.domain, num_levels)
+        name, members = f"{kind.__name__}InLevels", {"domain": domain}
+        instance = type(name, (kind,), members)()
+    return Protocol(
+        make=lambda seed: instance,
+        model_factory=DefaultGP(),
+        num_initial=5,
+        iterations=25,
+        num_seeds=10,
+        offset=float(values.mean()),
+        scale=float(values.std()),
+    )
+
+
+def in_levels(domain: RobustDomain, num_levels: int) -> RobustDomain:
+    """Cut the ranges of a domain without tolerances into levels.
+
+    Args:
+        domain: The domain.
+        num_levels: The number of values in each range, both ends among them.
+
+    Returns:
+        A domain of two finite sets.
+    """
+
+    def choices(part: DomainPart) -> dict[tuple[int, ...], Tensor]:
+        rows = {tuple(part.columns[i] for i in part.listed.tolist()): part.rows}
+        for i in part.free.tolist():
+            lower, upper = part.bounds[:, i].tolist()
+            levels = torch.linspace(lower, upper, num_levels, dtype=torch.double).to(
+                part.bounds
+            )
+            rows[(part.columns[i],)] = levels.unsqueeze(-1)
+        return {columns: values for columns, values in rows.items() if columns}
+
+    return RobustDomain(
+        domain.bounds,
+        domain.theta.columns,
+        choices(domain.x),
+        choices(domain.theta),
+        cat_dims=domain.cat_dims,
+    )
+
+
 # Made when they are asked for: some of them evaluate their problem first.
 PAPER_PROTOCOLS: dict[str, Callable[[], Protocol]] = {
     "within_model": lambda: Protocol(
@@ -235,6 +303,12 @@ PROTOCOLS = PAPER_PROTOCOLS | {
         "sinus_linear", ShiftedSinusLinear()
     ),
     "sinus_linear_interval": lambda: standardised(ToleranceSinusLinear, iterations=60),
+    "snap_hook": lambda: with_categories(SnapHook),
+    "snap_hook_levels": lambda: with_categories(SnapHook, 21),
+    "switching_modes": lambda: with_categories(SwitchingModes),
+    "switching_modes_levels": lambda: with_categories(SwitchingModes, 21),
+    "motor_catalogue": lambda: with_categories(MotorCatalogue),
+    "motor_catalogue_levels": lambda: with_categories(MotorCatalogue, 21),
 }
 
 
