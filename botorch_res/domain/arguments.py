@@ -23,6 +23,8 @@ from botorch_res.domain.part import ROUNDING, DomainPart
 # What users give for choices: the rows of all columns of a part, or a dictionary of the
 # values of some columns, or of the rows of some tuples of columns.
 Choices = Tensor | Mapping[Any, Any]
+# Linear constraints: indices, coefficients and a right-hand side of each.
+Constraints = Sequence[tuple[Tensor | Sequence[int], Tensor | Sequence[float], float]]
 
 
 def read_choices(
@@ -240,6 +242,104 @@ def validated_categories(
             f"a tolerance, here some of {possible}, got {cat_dims!r}."
         )
     return columns
+
+
+def validated_fixed(
+    fixed_features: Mapping[int, float] | None,
+    bounds: Tensor,
+    tolerances: dict[int, tuple[float, float]],
+) -> dict[int, float]:
+    """Read the values of fixed columns, or raise an error that says what is wrong."""
+    if fixed_features is None:
+        return {}
+    check_type("fixed_features", fixed_features, Mapping)
+    fixed = {}
+    for column, value in fixed_features.items():
+        _check_columns("fixed_features", [column], range(bounds.shape[-1]), tolerances)
+        name = f"fixed_features[{column}]"
+        lower, upper = bounds[:, column].tolist()
+        slack = ROUNDING * (upper - lower)
+        if not is_number(value) or not lower - slack <= value <= upper + slack:
+            raise InputDataError(
+                f"Expected `{name}` to be a number within the bounds {lower} to "
+                f"{upper}, got {value!r}."
+            )
+        fixed[column] = float(value)
+    return fixed
+
+
+def read_constraints(
+    constraints: Constraints | None,
+    x: DomainPart,
+    tolerances: dict[int, tuple[float, float]],
+) -> tuple[Tensor, Tensor]:
+    """Read linear constraints on the setting.
+
+    Args:
+        constraints: The user's argument.
+        x: The controllable part.
+        tolerances: The columns with a tolerance.
+
+    Returns:
+        The ``m x d_x`` coefficients and the ``m`` right-hand sides.
+    """
+    name = "inequality_constraints"
+    normals, limits = [], []
+    check_type(name, [] if constraints is None else constraints, Sequence)
+    for i, constraint in enumerate(constraints or []):
+        item = f"{name}[{i}]"
+        if not isinstance(constraint, Sequence) or len(constraint) != 3:
+            raise InputDataError(
+                f"Expected `{item}` to be (indices, coefficients, rhs), got "
+                f"{constraint!r}."
+            )
+        try:
+            indices = torch.as_tensor(constraint[0]).tolist()
+            coefficients = torch.as_tensor(constraint[1]).to(x.bounds)
+            limit = float(constraint[2])
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputDataError(
+                f"Expected `{item}` to be (indices, coefficients, rhs) of numbers, got "
+                f"{constraint!r}."
+            ) from error
+        shape = tuple(coefficients.shape)
+        if not isinstance(indices, list) or shape != (len(indices),) or not indices:
+            raise BotorchTensorDimensionError(
+                f"Expected `{item}` to have as many coefficients as indices, one or "
+                f"more, got {constraint!r}."
+            )
+        _check_columns(item, indices, x.columns, tolerances)
+        is_finite = bool(coefficients.isfinite().all()) and math.isfinite(limit)
+        if not is_finite or not coefficients.any():
+            raise InputDataError(
+                f"Expected finite numbers in `{item}`, and coefficients that are not "
+                f"all zero, got {constraint!r}."
+            )
+        normal = torch.zeros_like(x.bounds[0])
+        normal[[x.columns.index(column) for column in indices]] = coefficients
+        normals.append(normal)
+        limits.append(limit)
+    return (
+        torch.stack(normals) if normals else x.normals[:0],
+        x.bounds.new_tensor(limits),
+    )
+
+
+def _check_columns(
+    name: str,
+    columns: Sequence[Any],
+    allowed: Sequence[int],
+    tolerances: dict[int, tuple[float, float]],
+) -> None:
+    """Raise an error unless columns are distinct, and can be fixed or constrained."""
+    possible = [column for column in allowed if column not in tolerances]
+    wrong = [c for c in columns if type(c) is not int or c not in possible]
+    if wrong or len(set(columns)) < len(columns):
+        kind = "controllable " if name.startswith("inequality") else ""
+        raise InputDataError(
+            f"Expected `{name}` of distinct {kind}columns without a tolerance, here "
+            f"some of {possible}, got {list(columns)}."
+        )
 
 
 def _check_float_tensor(name: str, value: Tensor) -> None:

@@ -3,20 +3,24 @@ r"""One part of a domain: a box over its free columns times rows of its listed c
 A column of a part is either *free*, within its bounds, or *listed*: it takes the values
 that are listed. The listed columns take them together, one row of values at a time. A
 part without listed columns is a box. A part without free columns is a finite set.
+
+Linear constraints can cut off some of it. Rows without a feasible point are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import NoReturn
 
 import torch
+from botorch.exceptions.errors import InputDataError
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 from torch.nn.functional import pad
 
 from botorch_res.checks import check_number, check_points, check_seed
+from botorch_res.domain import polytope
 
 # A point may miss the domain by this share of the distance between the bounds. It
 # covers a few roundings in single precision, whose unit is 1.2e-7. A safe choice: real
@@ -46,6 +50,8 @@ class DomainPart(Unchangeable):
         listed: The places of the listed columns, in increasing order.
         rows: The ``n x d_listed`` values that the listed columns take together: a
             single, empty row if there are none.
+        normals: The ``m x d_part`` coefficients ``A`` of the constraints ``A v >= b``.
+        limits: Their ``m`` right-hand sides ``b``.
     """
 
     name: str
@@ -55,6 +61,9 @@ class DomainPart(Unchangeable):
     free: Tensor
     listed: Tensor
     rows: Tensor
+    normals: Tensor
+    limits: Tensor
+    _centers: Tensor
     _slots: Tensor
 
     def __init__(
@@ -64,8 +73,9 @@ class DomainPart(Unchangeable):
         bounds: Tensor,
         listed: Sequence[int] = (),
         rows: Tensor | None = None,
+        constraints: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        """Store the columns and what they can be; see ``read_choices`` for the checks.
+        """Store the columns and what they can be; see ``arguments`` for the checks.
 
         Args:
             name: The part's name, ``"x"`` or ``"theta"``.
@@ -73,12 +83,16 @@ class DomainPart(Unchangeable):
             bounds: The ``2 x d`` bounds of all columns of ``z``.
             listed: The places of the listed columns, in increasing order.
             rows: The ``n x d_listed`` rows, which are distinct.
+            constraints: The ``m x d_part`` coefficients and the ``m`` right-hand sides
+                of linear constraints.
         """
         index = torch.tensor(tuple(columns), dtype=torch.long, device=bounds.device)
         # Where each column of z finds its value in the part; behind it is a zero.
         slots = torch.full_like(bounds[0], len(index), dtype=torch.long)
         slots[index] = torch.arange(len(index), device=bounds.device)
         free = [i for i in range(len(index)) if i not in set(listed)]
+        if constraints is None:
+            constraints = (bounds.new_zeros(0, len(index)), bounds.new_zeros(0))
         vars(self).update(
             name=name,
             columns=tuple(columns),
@@ -87,8 +101,25 @@ class DomainPart(Unchangeable):
             free=index.new_tensor(free),
             listed=index.new_tensor(tuple(listed)),
             rows=bounds.new_zeros(1, 0) if rows is None else rows,
+            normals=constraints[0],
+            limits=constraints[1],
             _slots=slots,
         )
+        if self.is_constrained:
+            self._prepare_polytopes()
+
+    def _prepare_polytopes(self) -> None:
+        """Find the centers of all rows, and leave out rows without a point."""
+        limits = self.limits - self.rows @ self.listed_of(self.normals).mT
+        normals, bounds = self.free_of(self.normals), self.free_bounds
+        feasible = polytope.feasible_rows(normals, limits, self._scale)
+        centers = bounds.new_zeros(len(self.rows), 0)
+        if not self.is_finite:
+            centers, has_point = polytope.centers(normals, limits, bounds)
+            feasible = feasible & has_point
+        if not feasible.any():
+            raise polytope.no_such_point(self.normals, self.limits)
+        vars(self).update(rows=self.rows[feasible], _centers=centers[feasible])
 
     @property
     def dim(self) -> int:
@@ -106,6 +137,11 @@ class DomainPart(Unchangeable):
         return len(self.listed) == 0
 
     @property
+    def is_constrained(self) -> bool:
+        """Whether there are linear constraints."""
+        return len(self.limits) > 0
+
+    @property
     def choices(self) -> Tensor | None:
         """The ``n x d_part`` values of a finite set, or ``None`` if it is none."""
         return self.rows if self.is_finite else None
@@ -114,6 +150,68 @@ class DomainPart(Unchangeable):
     def free_bounds(self) -> Tensor:
         """The ``2 x d_free`` bounds of the free columns."""
         return self.free_of(self.bounds)
+
+    @property
+    def relaxed(self) -> DomainPart:
+        """The part without its constraints."""
+        return DomainPart(
+            self.name, self.columns, self.embed(self.bounds), *self._lists
+        )
+
+    def restricted(
+        self, fixed: Mapping[int, float], normals: Tensor, limits: Tensor
+    ) -> DomainPart:
+        """Fix some columns, and add constraints.
+
+        Args:
+            fixed: Values of some columns of ``z``, of other parts as well.
+            normals: The ``m x d_part`` coefficients of more constraints.
+            limits: Their ``m`` right-hand sides.
+
+        Returns:
+            A new part, in which the fixed columns are listed.
+        """
+        listed, rows = self._lists
+        slack = ROUNDING * (self.bounds[1] - self.bounds[0])
+        for column in fixed.keys() & set(self.columns):
+            value = fixed[column]
+            place = self.columns.index(column)
+            if place not in listed:
+                listed = [*listed, place]
+                same = rows.new_full((len(rows), 1), value)
+                rows = torch.cat([rows, same], dim=-1)
+                continue
+            own = rows[:, listed.index(place)]
+            same = (own - value).abs() <= slack[place]
+            if not same.any():
+                raise InputDataError(
+                    f"Expected `fixed_features[{column}]` to be one of the values that "
+                    f"are listed (and possible beside the other fixed values), "
+                    f"{own.unique().tolist()}, got {value}."
+                )
+            rows = rows[same]
+        order = sorted(range(len(listed)), key=listed.__getitem__)
+        return DomainPart(
+            self.name,
+            self.columns,
+            self.embed(self.bounds),
+            sorted(listed),
+            rows[:, order],
+            (
+                torch.cat([self.normals, normals]),
+                torch.cat([self.limits, limits]),
+            ),
+        )
+
+    @property
+    def _lists(self) -> tuple[list[int], Tensor]:
+        """The places of the listed columns, and their rows."""
+        return self.listed.tolist(), self.rows
+
+    @property
+    def _scale(self) -> Tensor:
+        """The ``m`` sizes of the constraints: how much they vary over the bounds."""
+        return self.normals.abs() @ (self.bounds[1] - self.bounds[0])
 
     def of(self, z: Tensor) -> Tensor:
         """Take this part of points, or of any tensor with the columns of ``z``.
@@ -192,15 +290,33 @@ class DomainPart(Unchangeable):
         lower, upper = self.bounds.unbind()
         slack = ROUNDING * (upper - lower)
         inside = (values >= lower - slack) & (values <= upper + slack)
+        if self.is_constrained:
+            holds = self.slack(values) >= -ROUNDING * self._scale
+            inside = inside & holds.all(dim=-1, keepdim=True)
         if self.is_box:
             return inside.all(dim=-1)
         offset = self.listed_of(values).unsqueeze(-2) - self.rows
         is_row = offset.abs() <= self.listed_of(slack)
         found = is_row.all(dim=-1).any(dim=-1)
-        return found & inside.index_select(-1, self.free).all(dim=-1)
+        free = inside.index_select(-1, self.free)
+        return found & free.all(dim=-1)
+
+    def slack(self, values: Tensor) -> Tensor:
+        """Compute how far values are from violating the constraints.
+
+        Args:
+            values: A ``batch_shape x d_part`` tensor.
+
+        Returns:
+            The ``batch_shape x m`` tensor ``A v - b``.
+        """
+        return values @ self.normals.mT - self.limits
 
     def nearest(self, values: Tensor) -> Tensor:
         """Move values to the nearest ones of this part.
+
+        If the nearest value violates a constraint, it moves on, towards the middle of
+        what the constraints allow in its row; see ``inward``.
 
         Args:
             values: A ``batch_shape x d_part`` tensor.
@@ -209,10 +325,51 @@ class DomainPart(Unchangeable):
             A ``batch_shape x d_part`` tensor.
         """
         inside = values.clamp(*self.bounds)
-        if self.is_box:
-            return inside
+        if not self.is_box:
+            row = self.distances_to_rows(values).argmin(dim=-1)
+            inside = self.combine(self.free_of(inside), self.rows[row])
+        return self.inward(inside)
+
+    def inward(self, values: Tensor) -> Tensor:
+        """Move values of the box and the rows to where they satisfy the constraints.
+
+        They move towards the middle of what the constraints allow in their row, only as
+        far as necessary.
+
+        Args:
+            values: A ``batch_shape x d_part`` tensor.
+
+        Returns:
+            A ``batch_shape x d_part`` tensor.
+        """
+        if not self.is_constrained or self.is_finite:
+            return values
+        center, room = self._polytope_of(values)
+        free = self.free_of(values)
+        moved = polytope.inward(free, center, self.free_of(self.normals), room)
+        return self.combine(moved, self.listed_of(values))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Map the box in each row to the part of it that satisfies the constraints.
+
+        Args:
+            values: A ``batch_shape x d_part`` tensor.
+
+        Returns:
+            A ``batch_shape x d_part`` tensor.
+        """
+        if not self.is_constrained or self.is_finite:
+            return values
+        center, room = self._polytope_of(values)
+        free, normals = self.free_of(values), self.free_of(self.normals)
+        moved = polytope.spread(free, center, normals, room, self.free_bounds)
+        return self.combine(moved, self.listed_of(values))
+
+    def _polytope_of(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """The center of each value's row, and the slacks of the constraints there."""
         row = self.distances_to_rows(values).argmin(dim=-1)
-        return self.combine(self.free_of(inside), self.rows[row])
+        center = self._centers[row]
+        return center, self.slack(self.combine(center, self.rows[row]))
 
     def distances_to_rows(self, values: Tensor) -> Tensor:
         """Measure how far values are from each row, in widths of the bounds.
@@ -268,10 +425,11 @@ class DomainPart(Unchangeable):
         lower, upper = self.free_bounds
         free = torch.lerp(lower, upper, unit[..., : len(self.free)])
         if self.is_box:
-            return free
+            return self.spread(free)
         index = (unit[..., -1] * len(self.rows)).long()
         # In single precision a coordinate can round up to one.
-        return self.combine(free, self.rows[index.clamp_max(len(self.rows) - 1)])
+        row = self.rows[index.clamp_max(len(self.rows) - 1)]
+        return self.spread(self.combine(free, row))
 
 
 def fill(parts: Sequence[DomainPart], n: int, seed: int | None) -> list[Tensor]:

@@ -30,11 +30,14 @@ from torch import Tensor
 from botorch_res.checks import check_points
 from botorch_res.domain.arguments import (
     Choices,
+    Constraints,
     read_choices,
+    read_constraints,
     validated_bounds,
     validated_categories,
     validated_columns,
     validated_evaluations,
+    validated_fixed,
     validated_tolerances,
 )
 from botorch_res.domain.part import DomainPart, Unchangeable, fill
@@ -159,7 +162,12 @@ class RobustDomain(Unchangeable):
     def __repr__(self) -> str:
         """Show the arguments that make the same domain."""
         arguments = ", ".join(f"{k}={v}" for k, v in self._arguments().items())
-        return f"RobustDomain({arguments})"
+        constraints = [
+            (self.x.index[row != 0.0], row[row != 0.0], limit.item())
+            for row, limit in zip(self.x.normals, self.x.limits, strict=True)
+        ]
+        cut = f".restricted(inequality_constraints={constraints})"
+        return f"RobustDomain({arguments}){cut if constraints else ''}"
 
     def _arguments(self) -> dict[str, Any]:
         """The arguments that make the same domain, without those that are ``None``."""
@@ -257,6 +265,60 @@ class RobustDomain(Unchangeable):
             return self.x.embed(x) + self.theta.embed(theta)
         columns = [x.expand(*shape, -1), theta.expand(*shape, -1)]
         return torch.cat(columns, dim=-1).index_select(-1, self._order)
+
+    def restricted(
+        self,
+        fixed_features: Mapping[int, float] | None = None,
+        inequality_constraints: Constraints | None = None,
+    ) -> RobustDomain:
+        """Fix some columns, and constrain the setting.
+
+        Args:
+            fixed_features: ``{column: value}``, as in BoTorch, of any columns of ``z``
+                without a tolerance. A listed column must have this value in a row.
+            inequality_constraints: A list of ``(indices, coefficients, rhs)``, as in
+                BoTorch: ``sum_i coefficients[i] z[indices[i]] >= rhs``. All columns
+                must be controllable and without a tolerance.
+
+        Returns:
+            A new domain, to be used like any other. Its fixed columns are listed.
+
+        Example:
+            >>> mixture = RobustDomain(bounds, [3]).restricted(
+            ...     fixed_features={2: 0.2},
+            ...     inequality_constraints=[([0, 1], [-1.0, -1.0], -0.8)],
+            ... )  # z[2] = 0.2 and z[0] + z[1] <= 0.8
+        """
+        fixed = validated_fixed(fixed_features, self.bounds, self._tolerances)
+        normals, limits = read_constraints(
+            inequality_constraints, self.x, self._tolerances
+        )
+        if not fixed and len(limits) == 0:
+            return self
+        x = self.x.restricted(fixed, normals, limits)
+        theta = self.theta
+        theta = theta.restricted(fixed, theta.normals, theta.limits)
+        domain = self._with_parts(self.bounds, x, theta, self._tolerances)
+        if self.evaluations is not self:
+            evaluations = self.evaluations.restricted(
+                fixed_features, inequality_constraints
+            )
+            vars(domain).update(evaluations=evaluations)
+        return domain
+
+    def inward(self, z: Tensor) -> Tensor:
+        """Move points to where their setting satisfies the linear constraints.
+
+        Args:
+            z: ``batch_shape x d`` points of a domain without tolerances, which need not
+                satisfy its linear constraints.
+
+        Returns:
+            The ``batch_shape x d`` points, moved only as far as necessary.
+        """
+        if not self.x.is_constrained:
+            return z
+        return self.join(self.x.inward(self.x.of(z)), self.theta.of(z))
 
     def settings(self) -> RobustDomain:
         """The settings alone, as a domain in which nature has no choice.

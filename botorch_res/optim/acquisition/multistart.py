@@ -16,7 +16,7 @@ from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.domain import DomainPart, RobustDomain
-from botorch_res.optim.acquisition.ascent import advance, begin
+from botorch_res.optim.acquisition.ascent import Feasible, advance, begin
 from botorch_res.optim.tuples import select
 
 # How often the listed values are chosen anew before a local search. On 18 random
@@ -26,6 +26,8 @@ NUM_EXCHANGES = 2
 # Where a part has listed and free columns, there are as many starts as for this many of
 # its rows, at first. On 200 random functions with 4 x 3 rows and one free column in
 # each part, the search misses 4 % of the maxima without this, and 0.5 % with it.
+# With linear constraints there are as many. Corners between them have maxima that are
+# hard to hit: on 100 random functions of three columns, the search misses 4 % without.
 MAX_ROWS = 4
 # Heats of a search in a box. After each, the worse half of the restarts is dropped. On
 # 18 random problems of 2 and 3 columns a single heat gives the same maxima to 1 %.
@@ -74,7 +76,7 @@ def maximize(
         pairs = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
         candidates = pairs.expand(-1, num_members, -1)
         values = evaluate(function, candidates, rows)
-    elif all(part.is_box for part in parts):
+    elif all(part.is_box and not part.is_constrained for part in parts):
         candidates, values = _ascend(
             function, domain, make_starts(), movable, num_rounds, NUM_HEATS
         )
@@ -113,6 +115,8 @@ def starts_per_restart(domain: RobustDomain) -> int:
     Returns:
         The factor.
     """
+    if domain.x.is_constrained:
+        return MAX_ROWS
     parts = (domain.x, domain.theta)
     return min(MAX_ROWS, math.prod(len(p.rows) for p in parts if not p.is_finite))
 
@@ -147,6 +151,7 @@ def _ascend(
         unflattened: Tensor = values.unflatten(0, u.shape[:2])
         return unflattened
 
+    feasible = _in_unit_cube(domain) if domain.x.is_constrained else None
     state = begin(in_unit_cube, normalize(starts, domain.bounds), movable)
     for heat in range(num_heats):
         if heat > 0:
@@ -155,10 +160,23 @@ def _ascend(
             starts = starts.take_along_dim(index.unsqueeze(-1), dim=0)
         rounds = (num_rounds + heat) // num_heats
         last = heat == num_heats - 1
-        state = advance(in_unit_cube, state, movable, rounds, finish=last)
+        state = advance(in_unit_cube, state, movable, rounds, last, feasible)
     # Fixed columns keep their exact values, without the rounding of the two mappings.
     candidates = torch.where(movable, unnormalize(state.points, domain.bounds), starts)
     return candidates, state.values
+
+
+def _in_unit_cube(domain: RobustDomain) -> Feasible:
+    """The linear constraints of a domain, in coordinates of the unit cube."""
+    lower, upper = domain.bounds
+    normals = domain.x.embed(domain.x.normals)
+
+    def inward(u: Tensor) -> Tensor:
+        z = domain.inward(unnormalize(u, domain.bounds))
+        return normalize(z, domain.bounds)
+
+    limits = domain.x.limits - normals @ lower
+    return Feasible(normals * (upper - lower), limits, inward)
 
 
 def _best_row(
@@ -179,7 +197,7 @@ def _best_row(
         values if other is part else other.of(candidates).unsqueeze(1)
         for other in (domain.x, domain.theta)
     )
-    points = domain.join(x, theta)
+    points = domain.inward(domain.join(x, theta))
     found = evaluate(function, points.flatten(0, 1), rows).unflatten(0, (-1, count))
     best = found.argmax(dim=1, keepdim=True).unsqueeze(-1)
     chosen: Tensor = points.take_along_dim(best, dim=1).squeeze(1)

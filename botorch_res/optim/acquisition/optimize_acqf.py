@@ -7,7 +7,7 @@ members at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from botorch_res.checks import check_number, check_seed, check_type, try_out
 from botorch_res.domain import RobustDomain
+from botorch_res.domain.arguments import Constraints
 from botorch_res.optim.acquisition.multistart import maximize, starts_per_restart
 from botorch_res.optim.acquisition.starts import sampled_optima, select_starts
 
@@ -34,6 +35,8 @@ def optimize_robust_acqf(
     num_rounds: int = 10,
     batch_limit: int = 4096,
     seed: int | None = None,
+    fixed_features: Mapping[int, float] | None = None,
+    inequality_constraints: Constraints | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Maximise an acquisition function over a robust domain.
 
@@ -57,6 +60,9 @@ def optimize_robust_acqf(
         num_rounds: The number of rounds of the local search.
         batch_limit: The largest number of points that are evaluated at once.
         seed: The seed of the initial points.
+        fixed_features: Values of columns to keep, ``{column: value}``.
+        inequality_constraints: Linear constraints on controllable columns, a list of
+            ``(indices, coefficients, rhs)``; see ``RobustDomain.restricted``.
 
     Returns:
         The ``q x d`` candidates and their acquisition values. For ``q = 1`` this is a
@@ -68,6 +74,9 @@ def optimize_robust_acqf(
     """
     check_number("q", q, 1)
     check_seed(seed)
+    check_type("acq_function", acq_function, AcquisitionFunction)
+    check_type("domain", domain, RobustDomain)
+    domain = domain.restricted(fixed_features, inequality_constraints)
     find_one = _make_search(
         acq_function,
         domain,

@@ -70,8 +70,8 @@ def gen_robust_initial_conditions(
     """
     if inequality_constraints or equality_constraints:
         raise InputDataError(
-            "Expected no `inequality_constraints` and no `equality_constraints`: a "
-            "robust domain is a product of boxes and finite sets."
+            "Expected no `inequality_constraints` and no `equality_constraints`, but "
+            "`domain=domain.restricted(inequality_constraints=...)`."
         )
     space: Any = getattr(acq_function, "domain", None) if domain is None else domain
     check_type("domain", space, RobustDomain)
@@ -182,7 +182,7 @@ def add_optima(filling: Tensor, optima: Tensor | None, domain: RobustDomain) -> 
     filling, rest = filling.tensor_split([filling.shape[-2] // 4], dim=-2)
     count = optima.shape[-2]
     index = torch.arange(filling.shape[-2], device=filling.device)
-    base = optima.clamp(*domain.bounds).index_select(-2, index % count)
+    base = domain.nearest_evaluation(optima).index_select(-2, index % count)
     unit = normalize(filling, domain.bounds).clamp(1e-6, 1.0 - 1e-6)
     scale = unit.new_tensor(PERTURBATIONS)[index % len(PERTURBATIONS)].unsqueeze(-1)
     step = scale * torch.special.ndtri(unit)
@@ -191,5 +191,5 @@ def add_optima(filling: Tensor, optima: Tensor | None, domain: RobustDomain) -> 
     other = (index % 2 == 1).unsqueeze(-1)
     near = torch.where(domain.is_listed, torch.where(other, filling, base), moved)
     first = (index < count).unsqueeze(-1)
-    near = torch.where(first, base, near)
+    near = domain.inward(torch.where(first, base, near))
     return torch.cat([near, rest], dim=-2)

@@ -2,7 +2,8 @@ r"""The smallest maximum of a few quadratics in a box, for many problems at once
 
     min over u in [0, 1]^n of max over k of  q_k(u) = v_k + g_k.u + u.B_k u / 2
 
-is the local model of a robust optimum, with one quadratic for each local worst case. In
+is the local model of a robust optimum, with one quadratic for each local worst case.
+Linear constraints ``N u + c >= 0`` may be given in addition. In
 one dimension, all possible places of the minimum are compared: the ends, the vertices
 of the parabolas and their intersections. In more dimensions, a primal-dual
 interior-point method runs for a fixed number of iterations.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from botorch_res.optim.worst_cases.newton import solve_modified
 
@@ -27,26 +29,54 @@ NUM_ITERATIONS = 12
 # share of the way to the boundary that a step may go. Textbook values.
 CENTERING = 0.1
 TO_BOUNDARY = 0.99
+# The least slack of a linear constraint at the start. The start may violate it.
+LEAST_SLACK = 0.1
 
 
-def minimize_maximum(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
+def minimize_maximum(
+    value: Tensor,
+    gradient: Tensor,
+    hessian: Tensor,
+    normals: Tensor | None = None,
+    slack: Tensor | None = None,
+) -> Tensor:
     r"""Minimise the maximum of quadratics over the unit cube.
 
     Args:
         value: ``... x k`` constants ``v``.
         gradient: ``... x k x n`` slopes ``g``.
         hessian: ``... x k x n x n`` curvatures ``B``, which need not be convex.
+        normals: ``... x m x n`` coefficients ``N`` of constraints ``N u + c >= 0``.
+        slack: Their ``... x m`` constants ``c``.
 
     Returns:
-        The ``... x n`` minimisers.
+        The ``... x n`` minimisers. They violate the constraints by up to the error of
+        the method.
     """
+    if normals is None or slack is None:
+        normals, slack = gradient[..., :0, :], value[..., :0]
     if gradient.shape[-1] == 1:
-        return _compare_candidates(value, gradient[..., 0], hessian[..., 0, 0])
-    return _interior_point(value, gradient, hessian)
+        low, high = _interval(normals[..., 0], slack)
+        return _compare_candidates(
+            value, gradient[..., 0], hessian[..., 0, 0], low, high
+        )
+    return _interior_point(value, gradient, hessian, normals, slack)
 
 
-def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
-    """Minimise the maximum of parabolas over the unit interval, exactly."""
+def _interval(normal: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
+    """The ends of the part of the unit interval that satisfies constraints."""
+    end = _divide(-slack, normal)
+    zero, one = torch.zeros_like(end), torch.ones_like(end)
+    low = pad(torch.where(normal > 0.0, end, zero), (0, 1), value=0.0)
+    high = pad(torch.where(normal < 0.0, end, one), (0, 1), value=1.0)
+    low, high = low.amax(dim=-1, keepdim=True), high.amin(dim=-1, keepdim=True)
+    return low.clamp(0.0, 1.0), high.clamp(0.0, 1.0)
+
+
+def _compare_candidates(
+    value: Tensor, slope: Tensor, bend: Tensor, low: Tensor, high: Tensor
+) -> Tensor:
+    """Minimise the maximum of parabolas over an interval, exactly."""
     a = 0.5 * (bend.unsqueeze(-1) - bend.unsqueeze(-2))
     b = slope.unsqueeze(-1) - slope.unsqueeze(-2)
     c = value.unsqueeze(-1) - value.unsqueeze(-2)
@@ -54,10 +84,9 @@ def _compare_candidates(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
     # The stable form of both roots. A division by zero gives a point that is clamped.
     half = -0.5 * (b + torch.copysign(root, b))
     crossings = torch.cat([_divide(half, a), _divide(c, half)], dim=-1).flatten(-2)
-    ends = torch.cat(
-        [torch.zeros_like(value[..., :1]), torch.ones_like(value[..., :1])], -1
-    )
-    u = torch.cat([ends, _divide(-slope, bend), crossings], dim=-1).clamp(0.0, 1.0)
+    u = torch.cat([_divide(-slope, bend), crossings], dim=-1).clamp(0.0, 1.0)
+    low, high = low.expand_as(u[..., :1]), high.expand_as(u[..., :1])
+    u = torch.cat([low, high, torch.minimum(torch.maximum(u, low), high)], dim=-1)
     u = u.unsqueeze(-1)
     q = value.unsqueeze(-2) + u * (slope.unsqueeze(-2) + 0.5 * u * bend.unsqueeze(-2))
     best = q.amax(dim=-1, keepdim=True).argmin(dim=-2, keepdim=True)
@@ -70,12 +99,15 @@ def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
     return numerator / torch.copysign(denominator.abs().clamp_min(tiny), denominator)
 
 
-def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
+def _interior_point(
+    value: Tensor, gradient: Tensor, hessian: Tensor, normals: Tensor, slack: Tensor
+) -> Tensor:
     """Minimise the maximum of quadratics by an interior-point method."""
     # With the maximum s as a variable, the constraints are y_k = s - q_k(u) >= 0, with
     # multipliers p_k, and 0 <= u <= 1. Each iteration is one Newton step on the
     # perturbed optimality conditions, after elimination of s, the slacks and the
-    # multipliers.
+    # multipliers. Linear constraints are y_j = -q_j(u) >= 0 with q_j = -N_j.u - c_j:
+    # the weight of s is one for quadratics, and zero for linear constraints.
     # Scale to numbers of order one, which the start and the iterations assume. (In a
     # corner that is a smooth minimum, all gradients are zero.)
     size = torch.maximum(gradient.abs().sum(-1), hessian.abs().sum(dim=(-2, -1)))
@@ -85,6 +117,12 @@ def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
     # the largest is never the maximum, so how far below it is does not matter.
     value = ((value - value.amax(dim=-1, keepdim=True)) / size).clamp_min(-3.0)
     gradient, hessian = gradient / size[..., None], hessian / size[..., None, None]
+    length = normals.norm(dim=-1).clamp_min(torch.finfo(value.dtype).tiny ** 0.5)
+    num_quadratics, num_linear = value.shape[-1], length.shape[-1]
+    value = torch.cat([value, (-slack / length).expand(*value.shape[:-1], -1)], -1)
+    linear = (-normals / length.unsqueeze(-1)).expand(*value.shape[:-1], -1, -1)
+    gradient = torch.cat([gradient, linear], dim=-2)
+    hessian = pad(hessian, (0, 0, 0, 0, 0, num_linear))
 
     # The batch of problems comes last, contiguous in memory.
     k, n = gradient.shape[-2:]
@@ -96,21 +134,25 @@ def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
     u = torch.full_like(g[0], 0.5)
     bend = (B * u).sum(dim=2)
     q = v + ((g + 0.5 * bend) * u).sum(dim=1)
-    s = q.amax(dim=0) + 1.0
-    y, p = s - q, torch.full_like(q, 1.0 / k)
+    s = q[:num_quadratics].amax(dim=0) + 1.0
+    weight = torch.ones_like(q[:, :1])
+    weight[num_quadratics:] = 0.0
+    y = (weight * s - q).clamp_min(LEAST_SLACK)
+    p = torch.full_like(q, 1.0 / k)
     # The distances from both faces in each coordinate, and their multipliers.
     sides, force = torch.stack([u, 1.0 - u]), u.new_ones(2, *u.shape)
     for _ in range(NUM_ITERATIONS):
         slope = g + bend
-        residual = s - q - y
+        residual = weight * s - q - y
         products = (p * y).sum(dim=0) + (force * sides).sum(dim=(0, 1))
         target = CENTERING / (k + 2 * n) * products
         ratio, side_ratio = p / y, force / sides
         pushed, side_pushed = target / y - ratio * residual, target / sides
-        total = ratio.sum(dim=0)
-        mean = (ratio.unsqueeze(1) * slope).sum(dim=0) / total
-        excess = pushed.sum(dim=0) - 1.0
-        centered = slope - mean
+        own = weight * ratio
+        total = own.sum(dim=0)
+        mean = (own.unsqueeze(1) * slope).sum(dim=0) / total
+        excess = (weight * pushed).sum(dim=0) - 1.0
+        centered = slope - weight.unsqueeze(1) * mean
         weighted = ratio.unsqueeze(1) * centered
         matrix = (p[:, None, None] * B).sum(dim=0)
         matrix = matrix + (weighted.unsqueeze(2) * centered.unsqueeze(1)).sum(dim=0)
@@ -119,7 +161,7 @@ def _interior_point(value: Tensor, gradient: Tensor, hessian: Tensor) -> Tensor:
         rhs = rhs + side_pushed[0] - side_pushed[1]
         du = solve_modified(matrix.movedim(-1, 0), rhs.mT.unsqueeze(-1)).squeeze(-1).mT
         ds = excess / total + (mean * du).sum(dim=0)
-        dh = ds - (slope * du).sum(dim=1)
+        dh = weight * ds - (slope * du).sum(dim=1)
         dy, dp = dh + residual, pushed - p - ratio * dh
         dsides = torch.stack([du, -du])
         dforce = side_pushed - force - side_ratio * dsides

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botorch.exceptions.errors import UnsupportedError
@@ -11,13 +11,19 @@ from torch import Tensor
 
 from botorch_res.checks import check_type, try_out
 from botorch_res.domain import RobustDomain
+from botorch_res.domain.arguments import Constraints
 from botorch_res.models import ExactGPView
 from botorch_res.optim.robust_optima.robust_optimum import RobustOptimum, robust_optimum
 from botorch_res.sampling import BatchFunction, posterior_mean
 
 
 def recommend_robust_optimum(
-    model: Model, domain: RobustDomain, maximize: bool = True, effort: float = 1.0
+    model: Model,
+    domain: RobustDomain,
+    maximize: bool = True,
+    effort: float = 1.0,
+    fixed_features: Mapping[int, float] | None = None,
+    inequality_constraints: Constraints | None = None,
 ) -> RobustOptimum:
     r"""Find the setting whose predicted worst case is best.
 
@@ -28,6 +34,9 @@ def recommend_robust_optimum(
         maximize: If ``True``, maximise the minimum over ``theta``. If ``False``,
             minimise the maximum over ``theta``.
         effort: Scales the density of the search; see ``robust_optimum``.
+        fixed_features: Values of columns to keep, ``{column: value}``.
+        inequality_constraints: Linear constraints on controllable columns, a list of
+            ``(indices, coefficients, rhs)``; see ``RobustDomain.restricted``.
 
     Returns:
         The ``d_x`` controllable part ``x*``, its ``d_theta`` worst case ``theta*`` and
@@ -37,6 +46,7 @@ def recommend_robust_optimum(
         >>> x, theta, value = recommend_robust_optimum(model, domain, maximize=False)
     """
     check_type("domain", domain, RobustDomain)
+    domain = domain.restricted(fixed_features, inequality_constraints)
     function = mean_function(model, maximize, domain)
     middle = domain.nearest_evaluation(domain.bounds.mean(dim=0, keepdim=True))
     try_out("model", function, middle)

@@ -17,7 +17,7 @@ search has three stages:
 The numbers of starts and steps are fixed, and all functions and starts move together.
 If some columns of ``x`` are listed, each row of listed values is screened on its own,
 and the search moves in the free columns. In a finite set of ``x`` all of them are
-compared instead.
+compared instead. Linear constraints are constraints of the quadratic models, too.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def robust_optimum(
             return _best(RobustOptimum(x, *worst))
         candidates, spacing, typical_starts = _candidates(solver)
         if initial_x is not None:
-            candidates = torch.cat([candidates, domain.x.free_of(initial_x)])
+            told = domain.x.free_of(initial_x)
+            told = told.expand(*candidates.shape[:-2], -1, -1)
+            candidates = torch.cat([candidates, told], dim=-2)
         starts = _screen(solver, candidates, spacing, num_starts or typical_starts)
         return _search(solver, starts, spacing, num_steps)
 
@@ -180,7 +182,10 @@ def _best(found: RobustOptimum) -> RobustOptimum:
 
 
 def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
-    """Fill the box of the free columns: points, their spacing, a number of starts."""
+    """Fill the space of the free columns: points, their spacing, a number of starts.
+
+    The points are those of each row if there are linear constraints.
+    """
     domain, effort = solver.domain, solver.effort
     bounds = domain.x.free_bounds
     width = bounds[1] - bounds[0]
@@ -192,13 +197,19 @@ def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
     num_starts = min(max(4, num_starts), MAX_STARTS_PER_COLUMN * dim)
     if dim > MAX_GRID_DIMENSION:
         spacing = width * max_points ** (-1.0 / dim)
-        points = domain.x.free_of(domain.x.sample(max_points, seed=0))
+        part = domain.x.relaxed
+        points = part.free_of(part.sample(max_points, seed=0))
         points = (points - bounds[0]) / width
         if scale is not None:  # the same points whatever the order of the columns
             points = points.index_select(-1, (width / scale).argsort().argsort())
-        return bounds[0] + width * points, spacing, num_starts
-    grid = ProductGrid(counts, bounds)
-    return bounds[0] + width * grid.points, width * grid.spacing, num_starts
+        points = bounds[0] + width * points
+    else:
+        grid = ProductGrid(counts, bounds)
+        points, spacing = bounds[0] + width * grid.points, width * grid.spacing
+    if domain.x.is_constrained:
+        points = domain.x.combine(points, domain.x.rows.unsqueeze(-2))
+        points = domain.x.free_of(domain.x.spread(points))
+    return points, spacing, num_starts
 
 
 def _screen(
@@ -206,7 +217,7 @@ def _screen(
 ) -> Tensor:
     """Choose candidates with a small worst case that are not neighbours."""
     part = solver.domain.x
-    candidates = part.combine(candidates, part.rows.unsqueeze(-2))
+    candidates = part.inward(part.combine(candidates, part.rows.unsqueeze(-2)))
     value = solver.lower_bound(candidates.flatten(end_dim=-2))
     if not part.is_box:
         value = value.unflatten(-1, candidates.shape[:2])
@@ -253,8 +264,9 @@ def _descend(
         high = torch.minimum(upper, free + radius)
         if not part.is_box:
             bounds = _in_columns(bounds, part.free)
-        moved = _model_minimum(free, bounds, low, high)
-        trial = part.combine(moved, part.listed_of(x))
+        limits = (part.free_of(part.normals), part.slack(x))
+        moved = _model_minimum(free, bounds, low, high, *limits)
+        trial = part.inward(part.combine(moved, part.listed_of(x)))
         new = solver.branches(trial, num_branches, _follow(branches, trial - x))
         better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
         one = better.unsqueeze(-1)
@@ -288,8 +300,18 @@ def _follow(branches: Branches, move: Tensor) -> Tensor:
     return _highest(branches, NUM_FOLLOWED, moved)
 
 
-def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> Tensor:
-    """Minimise the largest of the branches' quadratic models over a box."""
+def _model_minimum(
+    x: Tensor,
+    branches: Branches,
+    low: Tensor,
+    high: Tensor,
+    normals: Tensor,
+    slack: Tensor,
+) -> Tensor:
+    """Minimise the largest of the branches' quadratic models over a box.
+
+    The linear constraints have ``m x n`` normals, and a slack at ``x``.
+    """
     width = high - low
     # Expand about the lower corner instead, in units of the box.
     move = (low - x).unsqueeze(-2)
@@ -298,5 +320,7 @@ def _model_minimum(x: Tensor, branches: Branches, low: Tensor, high: Tensor) -> 
     value = branches.value + ((gradient + 0.5 * bend) * move).sum(dim=-1)
     gradient = (gradient + bend) * width.unsqueeze(-2)
     hessian = hessian * (width.unsqueeze(-1) * width.unsqueeze(-2)).unsqueeze(-3)
-    u = minimize_maximum(value, gradient, hessian)
+    slack = slack + move.squeeze(-2) @ normals.mT
+    normals = normals * width.unsqueeze(-2)
+    u = minimize_maximum(value, gradient, hessian, normals, slack)
     return torch.where(u >= 1.0, high, low + width * u)

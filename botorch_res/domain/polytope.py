@@ -1,0 +1,160 @@
+r"""Linear constraints ``A x >= b`` on points of which some columns are listed.
+
+In each row of listed values, the constraints leave a polytope of the free columns. Each
+polytope has a center, where the product of the distances from all faces is largest.
+Points move along the rays from the center. Where a ray leaves the polytope tells how
+far. Columns without a constraint do not move.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from botorch.exceptions.errors import InputDataError
+from scipy import optimize
+from torch import Tensor
+
+# The error of a listed row in a constraint, relative to the sum of the coefficients'
+# sizes times the columns' widths. A safe choice: many roundings.
+ROUNDING = 1e-9
+# Steps of Newton's method from the center of the largest ball to that of the polytope.
+# A safe choice: any point inside would do.
+NUM_STEPS = 30
+# A polytope that contains no larger ball has no volume, up to rounding.
+LEAST_RADIUS = 1e-7
+
+
+def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the centers of polytopes, which have the same normals.
+
+    Args:
+        normals: The ``m x d`` coefficients ``A``.
+        limits: ``n x m`` right-hand sides ``b``, those of each polytope.
+        bounds: The ``2 x d`` bounds of a box that contains the polytopes.
+
+    Returns:
+        The ``n x d`` centers, and ``n`` booleans: whether a polytope has a point.
+    """
+    unique, index = limits.unique(dim=0, return_inverse=True)
+    width = bounds[1] - bounds[0]
+    A = (normals * width).double().cpu()
+    b = (unique - normals @ bounds[0]).double().cpu()
+    d = A.shape[-1]
+    # The largest ball has radius r, with A c - |A| r >= b and r <= c <= 1 - r.
+    eye = torch.eye(d, dtype=A.dtype)
+    table = torch.cat([-A, -eye, eye])
+    length = torch.cat([A.norm(dim=-1), torch.ones(2 * d, dtype=A.dtype)])
+    table = torch.cat([table, length.unsqueeze(-1)], dim=-1)
+    solve: Any = optimize.linprog  # type: ignore[attr-defined]
+    goal = [0.0] * d + [-1.0]
+    slack = ROUNDING * A.abs().sum(dim=-1)
+    found, is_feasible = torch.full((len(b), d + 1), 0.5, dtype=A.dtype), []
+    for i, own in enumerate(b):
+        right = torch.cat([slack - own, 0.0 * eye[0], 1.0 + 0.0 * eye[0]])
+        result = solve(goal, table.numpy(), right.numpy(), bounds=(0.0, 1.0))
+        is_feasible.append(result.status == 0)
+        if is_feasible[-1]:
+            found[i] = torch.as_tensor(result.x)
+    center, radius = found[:, :d], found[:, d]
+    # A polytope without volume has only this center.
+    is_solid = radius > LEAST_RADIUS
+    edges = torch.cat([b, (-eye[0]).expand_as(center), 0.0 * center], dim=-1)
+    normals = torch.cat([A, -eye, eye])
+    center[is_solid] = _analytic_centers(center[is_solid], normals, edges[is_solid])
+    feasible = torch.tensor(is_feasible, device=bounds.device)
+    return (bounds[0] + width * center.to(bounds))[index], feasible[index]
+
+
+def _analytic_centers(start: Tensor, normals: Tensor, limits: Tensor) -> Tensor:
+    """Maximise the sum of the logarithms of all slacks by damped Newton steps."""
+    point = start
+    tiny = torch.finfo(start.dtype).tiny ** 0.5
+    for _ in range(NUM_STEPS):
+        scaled = normals / (point @ normals.mT - limits).clamp_min(tiny).unsqueeze(-1)
+        gradient = scaled.sum(dim=-2)
+        hessian = scaled.mT @ scaled
+        step = torch.linalg.solve(hessian, gradient.unsqueeze(-1)).squeeze(-1)
+        decrement = (step * gradient).sum(dim=-1, keepdim=True).clamp_min(0.0).sqrt()
+        point = point + step / (1.0 + decrement)
+    return point
+
+
+def feasible_rows(normals: Tensor, limits: Tensor, scale: Tensor) -> Tensor:
+    """Tell which rows satisfy constraints on listed columns alone.
+
+    Args:
+        normals: ``m x d`` coefficients; only the constraints count that are all zero.
+        limits: ``n x m`` right-hand sides that are left for the free columns.
+        scale: The ``m`` sizes of the constraints.
+
+    Returns:
+        ``n`` booleans.
+    """
+    done = (normals == 0.0).all(dim=-1)
+    return ((limits <= ROUNDING * scale) | ~done).all(dim=-1)
+
+
+def inward(points: Tensor, center: Tensor, normals: Tensor, room: Tensor) -> Tensor:
+    """Move points towards the center until they satisfy the constraints.
+
+    Args:
+        points: ``... x d`` points.
+        center: ``... x d`` centers.
+        normals: The ``m x d`` coefficients.
+        room: The ``... x m`` slacks of the constraints at the centers.
+
+    Returns:
+        The ``... x d`` points.
+    """
+    offset = (points - center) * (normals != 0.0).any(dim=-2)
+    share = _leaving(-(offset @ normals.mT), room)
+    return torch.where(share > 1.0, points - offset * (1.0 - 1.0 / share), points)
+
+
+def spread(
+    points: Tensor, center: Tensor, normals: Tensor, room: Tensor, bounds: Tensor
+) -> Tensor:
+    """Map a box to its part that satisfies the constraints, ray by ray.
+
+    Points on rays that meet the box before a constraint stay where they are.
+
+    Args:
+        points: ``... x d`` points of the box.
+        center: ``... x d`` centers.
+        normals: The ``m x d`` coefficients.
+        room: The ``... x m`` slacks of the constraints at the centers.
+        bounds: The ``2 x d`` bounds of the box.
+
+    Returns:
+        The ``... x d`` points.
+    """
+    offset = (points - center) * (normals != 0.0).any(dim=-2)
+    share = _leaving(-(offset @ normals.mT), room)
+    in_box = torch.maximum(
+        _leaving(offset, bounds[1] - center), _leaving(-offset, center - bounds[0])
+    )
+    return torch.where(share > in_box, points - offset * (1.0 - in_box / share), points)
+
+
+def _leaving(change: Tensor, room: Tensor) -> Tensor:
+    """The largest share of its room that an offset takes: one on the boundary."""
+    tiny = torch.finfo(change.dtype).tiny ** 0.5
+    return (change / room.clamp_min(tiny)).amax(dim=-1, keepdim=True)
+
+
+def no_such_point(normals: Tensor, limits: Tensor) -> InputDataError:
+    """The error for constraints that no point satisfies.
+
+    Args:
+        normals: The ``m x d`` coefficients.
+        limits: The ``m`` right-hand sides.
+
+    Returns:
+        The error.
+    """
+    return InputDataError(
+        "Expected `inequality_constraints` that some point of the domain satisfies, "
+        f"got coefficients {normals.tolist()} of the columns of x, and right-hand "
+        f"sides {limits.tolist()}."
+    )
