@@ -223,7 +223,10 @@ class qRobustEntropySearch(AcquisitionFunction):
         self.solver = WorstCaseSolver(self.samples, self.domain, effort)
         if optima is None:
             # With this many steps the order of the columns does not change the optima.
-            num_steps = 2 if self.domain.dim == 2 else 6
+            # Columns that are listed beside free ones do not count.
+            parts = (self.domain.x, self.domain.theta)
+            dims = (p.dim if p.is_finite else len(p.free) for p in parts)
+            num_steps = 2 if sum(dims) == 2 else 6
             optima = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
             ("_sampled_optimizers", self.domain.join(optima.x, optima.theta)),
