@@ -145,3 +145,53 @@ def test_degenerate_problems_are_finite(dim):
     value = torch.tensor([[0.0, -1e9, 0.0]], dtype=torch.double)
     u = minimize_maximum(value, torch.ones(1, 3, dim, dtype=torch.double), zeros)
     assert (u < 1e-6).all()
+
+
+def with_constraints(value, gradient, hessian, normals, slack):
+    """The minimum of convex problems in a polytope, by SciPy."""
+    found = []
+    for v, g, B, N, c in zip(
+        *(part.numpy() for part in (value, gradient, hessian, normals, slack)),
+        strict=True,
+    ):
+
+        def below(w, v=v, g=g, B=B):
+            return w[-1] - v - g @ w[:-1] - 0.5 * (B @ w[:-1]) @ w[:-1]
+
+        dim = g.shape[-1]
+        result = minimize(
+            lambda w: w[-1],
+            np.append(np.full(dim, 0.5), 10.0),
+            bounds=[(0.0, 1.0)] * dim + [(None, None)],
+            constraints=[
+                {"type": "ineq", "fun": below},
+                {"type": "ineq", "fun": lambda w, N=N, c=c: N @ w[:-1] + c},
+            ],
+            method="SLSQP",
+            options={"ftol": 1e-12, "maxiter": 300},
+        )
+        found.append(result.x[-1] if result.success else np.nan)
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4])
+@pytest.mark.parametrize("k", [1, 3])
+def test_linear_constraints(dim, k):
+    """Faces through the middle of the cube or near it, which the start may violate."""
+    problem = random_problems(40, k, dim, bend=0.0)
+    generator = torch.Generator().manual_seed(dim)
+    normals = torch.randn(40, 2, dim, generator=generator, dtype=torch.double)
+    inside = 0.25 + 0.5 * torch.rand(40, 1, dim, generator=generator).double()
+    slack = 0.05 - (normals * inside).sum(-1)
+    u = minimize_maximum(*problem, normals, slack)
+    margin = (normals * u.unsqueeze(1)).sum(-1) + slack
+    # The searches move such points inwards.
+    assert margin.min() > -1e-4
+    assert (margin.amin(-1) < 1e-5).sum() > 10
+    found = largest(*problem, u.unsqueeze(1)).squeeze(1)
+    gap = found - with_constraints(*problem, normals, slack)
+    # SciPy fails in a few of them.
+    gap = gap[~gap.isnan()]
+    assert len(gap) >= 32
+    assert gap.abs().max() < 1e-3
+    assert gap.abs().quantile(0.9) < 1e-5
