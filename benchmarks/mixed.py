@@ -70,9 +70,6 @@ def describe(runs: Runs, seeds: list[int]) -> list[str]:
     cells = [str(len(seeds))]
     kept = [runs.seeds.index(seed) for seed in seeds]
     for iteration in ITERATIONS:
-        if iteration > runs.iterations:
-            cells.append("not run")
-            continue
         regret = runs.regret["common_robust_regret"][kept, iteration]
         middle, high = np.quantile(regret, [0.5, 0.9])
         cells.append(f"{middle:.2g} ({high:.2g})")
