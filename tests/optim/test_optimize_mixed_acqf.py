@@ -30,7 +30,7 @@ NAME_AND_NUMBER = RobustDomain(unit_bounds(3, (0,)), [2], {0: NAMES}, cat_dims=[
 def make_domain(num_x: int, num_theta: int) -> RobustDomain:
     """Columns: a free and a listed x, a free and a listed theta."""
     bounds = line(2).repeat(1, 4)
-    bounds[1, LISTED] = torch.tensor([num_x - 1.0, num_theta - 1.0], **DOUBLE)
+    bounds[1, LISTED] = torch.tensor([num_x - 0.5, num_theta - 0.5], **DOUBLE)
     return RobustDomain(
         bounds,
         [2, 3],
@@ -90,7 +90,9 @@ class RowFunction(AcquisitionFunction):
         return values.max(), table.max() - table.min()
 
 
-@pytest.mark.parametrize(("num_x", "num_theta", "rate"), [(4, 3, 0.98), (2, 12, 0.98)])
+@pytest.mark.parametrize(
+    ("num_x", "num_theta", "rate"), [(4, 3, 0.98), (2, 12, 0.98), (1, 12, 0.97)]
+)
 def test_maximum_of_random_functions(num_x, num_theta, rate):
     domain, found = make_domain(num_x, num_theta), []
     for seed in range(100):
