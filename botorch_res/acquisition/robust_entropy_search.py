@@ -224,9 +224,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         if optima is None:
             # With this many steps the order of the columns does not change the optima.
             # Columns that are listed beside free ones do not count.
-            parts = (self.domain.x, self.domain.theta)
-            dims = (p.dim if p.is_finite else len(p.free) for p in parts)
-            num_steps = 2 if sum(dims) == 2 else 6
+            mixed = (p for p in (self.domain.x, self.domain.theta) if not p.is_finite)
+            dim = self.domain.dim - sum(len(part.listed) for part in mixed)
+            num_steps = 2 if dim == 2 else 6
             optima = robust_optimum(self.solver, num_steps=num_steps)
         for name, value in (
             ("_sampled_optimizers", self.domain.join(optima.x, optima.theta)),

@@ -172,9 +172,7 @@ class LinearFunction(BatchFunction):
         """
         if self.slope is None:
             return super().derivatives(z, columns)
-        if self.accepts(z):
-            z = z.expand(*self.sample_shape, *z.shape[-2:])
-        value = self(z).detach()
+        value = self(z.expand(*self.sample_shape, *z.shape[-2:])).detach()
         gradient = (self.slope * self.weights.mT).index_select(-1, columns)
         gradient = gradient.expand(*value.shape, -1)
         flat = torch.zeros_like(gradient).unsqueeze(-1)

@@ -125,7 +125,7 @@ def _read_space(
     root, at_data, between_data = one, one, one
     if not term.others:
         levels = None
-    elif levels is not None:
+    if levels is not None:
         points = levels.points(view.original_inputs.flatten(0, -2)[0])
         points = view.transform_inputs(points.expand(*view.batch_shape, -1, -1))
         covariance, at_data, between_data = (

@@ -15,6 +15,7 @@ from botorch_res.sampling import (
     posterior_mean,
 )
 from tests.brute_force import maximum_over_theta, values_at
+from tests.mixed_problems import ALL_KINDS, mixed_samples
 from tests.problems import (
     Draws,
     line,
@@ -440,3 +441,20 @@ def test_runners_up_of_a_finite_set():
     ours = torch.autograd.grad(ranked.value[..., :2].sum(dim=(0, 1))[1], x)[0]
     theirs = torch.autograd.grad(expected.sum(dim=(0, 1))[1], x)[0]
     torch.testing.assert_close(ours, theirs)
+
+
+def test_branches_in_rows_of_theta():
+    """The highest branch is the worst case, whether it is known before or not."""
+    samples = mixed_samples(ALL_KINDS, "product", 3, 8)
+    solver = WorstCaseSolver(samples, ALL_KINDS)
+    x = ALL_KINDS.x.sample(5, seed=1).expand(8, 5, -1)
+    theta, value = solver(x)
+    for known in (None, theta.unsqueeze(-2)):
+        branches = solver.branches(x, 6, known)
+        highest = branches.value.max(dim=-1)
+        torch.testing.assert_close(highest.values, value, rtol=0.0, atol=1e-3)
+        index = highest.indices[..., None, None]
+        found = branches.theta.take_along_dim(index, dim=-2).squeeze(-2)
+        torch.testing.assert_close(found, theta, rtol=0.0, atol=0.05)
+        rows = ALL_KINDS.theta.distances_to_rows(branches.theta).amin(dim=-1)
+        assert rows.max() == 0.0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 
 from botorch_res import RobustDomain
 from botorch_res.sampling import BatchFunction, Expansion, memory
@@ -152,3 +152,10 @@ def test_levels():
         make_expansion()(points)
     single = make_expansion().to(torch.float32)
     assert single(points[:2].float()).dtype == torch.float32
+
+
+def test_too_many_levels(monkeypatch):
+    monkeypatch.setattr("botorch_res.sampling.levels.MAX_LEVELS", 8)
+    # Three rows of x and as many of theta, and those of the data.
+    with pytest.raises(UnsupportedError, match=r"\[0, 3\], .* 16 instead of at most 8"):
+        Levels(DOMAIN, [0, 3], OUTSIDE)

@@ -1,8 +1,10 @@
+import math
 from functools import partial
 
 import pytest
 import torch
 from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms.input import Log10
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 from gpytorch.means import LinearMean
 
@@ -53,6 +55,33 @@ def test_equals_the_models_posterior(batch, kernel, mean, closed_form):
     again = function.derivatives(own, torch.tensor([0])).hessian[..., 0, 0]
     bend = (function(own + step) - 2 * function(own) + function(own - step)) / 1e-8
     torch.testing.assert_close(again, bend, rtol=1e-3, atol=1e-3)
+
+
+def test_linear_mean_of_transformed_columns():
+    """A slope that is linear in the logarithm has no closed form in the user's unit."""
+    X = 1.0 + 9.0 * torch.rand(9, 2, dtype=torch.double)
+    model = make_model(
+        X,
+        X.log10().sum(-1, keepdim=True),
+        kernel=RBFKernel(),
+        mean_module=LinearMean(2).double(),
+        input_transform=Log10([0, 1]),
+    ).eval()
+    function = posterior_mean(model)
+    assert isinstance(function, FunctionSum)
+    assert function.lengthscale is None
+    Z = 1.0 + 9.0 * torch.rand(6, 2, dtype=torch.double)
+    columns = torch.tensor([0, 1])
+    found = function.derivatives(Z, columns)
+    torch.testing.assert_close(found.value, model.posterior(Z).mean.detach().mT)
+    linear = function.terms[-1]
+    slope = linear.weights[..., 0] / (Z * math.log(10.0))
+    expected = torch.zeros(1, 6, 2, 2, dtype=torch.double)
+    expected[0, :, columns, columns] = -slope / Z
+    own = linear.derivatives(Z, columns)
+    gradient, hessian = own.gradient.reshape(6, 2), own.hessian.reshape(6, 2, 2)
+    torch.testing.assert_close(gradient, slope, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(hessian, expected[0], rtol=1e-3, atol=1e-4)
 
 
 def test_width_of_the_data():

@@ -53,8 +53,8 @@ def optimize_robust_acqf(
         q: The number of candidates. They are found one after another, each with the
             previous ones as pending points.
         num_restarts: The number of starting points of the local search. If listed and
-            free columns are mixed in ``x``, the search begins with up
-            to four times as many, and continues with the best ones.
+            free columns are mixed in ``x``, the search begins with up to four times as
+            many, and continues with the best ones.
         raw_samples: The number of points from which these are selected (up to four
             times as many, likewise).
         num_rounds: The number of rounds of the local search.
