@@ -5,7 +5,7 @@ from botorch.exceptions.errors import (
     InputDataError,
     UnsupportedError,
 )
-from botorch.models import ModelListGP
+from botorch.models import ModelListGP, MultiTaskGP
 from botorch.models.approximate_gp import SingleTaskVariationalGP
 from torch import Tensor
 
@@ -87,6 +87,33 @@ def test_categories(factory):
     assert float(mean) == pytest.approx(float(optimum.value), rel=1e-6)
     assert optimum.value <= expected + 1e-3 * Y.std()
     assert domain.x.contains(optimum.x)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("is_controllable", [True, False])
+def test_multi_task_model(is_controllable):
+    """Its task is a listed column, though BoTorch counts an output for each task."""
+    lists = {1: [0.0, 1.0, 2.0]}
+    bounds = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 1.0]], **DOUBLE)
+    domain = (
+        RobustDomain(bounds, [2], x_choices=lists)
+        if is_controllable
+        else RobustDomain(bounds, [1, 2], theta_choices=lists)
+    )
+    X = domain.sample(18, seed=2)
+    Y = (5.0 * X[:, 0] + X[:, 1]).sin() + (1.0 + X[:, 1]) * (X[:, 2] - X[:, 0]).square()
+    with seeded(0):
+        model = MultiTaskGP(X, standardized(Y.unsqueeze(-1)), task_feature=1).eval()
+    optimum = recommend_robust_optimum(model, domain, maximize=False)
+    z = torch.cartesian_prod(line(201)[:, 0], domain.bounds.new_tensor(lists[1]))
+    z = torch.cat([z.repeat_interleave(51, 0), line(51).repeat(len(z), 1)], dim=-1)
+    with torch.no_grad():
+        mean = torch.cat([model.posterior(part).mean for part in z.split(3000)])
+    mean = mean.view(201, 3, 51).amax(dim=-1)
+    expected = mean.amin() if is_controllable else mean.amax(dim=-1).amin()
+    assert optimum.value == pytest.approx(float(expected), abs=2e-3)
+    found = model.posterior(domain.join(optimum.x, optimum.theta).unsqueeze(0)).mean
+    assert float(found.detach()) == pytest.approx(float(optimum.value), abs=1e-9)
 
 
 def test_any_model_with_a_mean():

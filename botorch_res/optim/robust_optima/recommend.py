@@ -71,15 +71,15 @@ def mean_function(
     Returns:
         One function. If the model is an exact GP, its derivatives have a closed form.
     """
-    if not isinstance(model, Model) or model.num_outputs != 1:
-        outputs = getattr(model, "num_outputs", "no")
-        raise UnsupportedError(
-            f"Expected `model` to be a Model of one output, got {type(model).__name__} "
-            f"of {outputs} outputs."
-        )
     try:
         view = ExactGPView(model, negate=negate)
-    except UnsupportedError:
+    except UnsupportedError as error:
+        if not isinstance(model, Model) or model.num_outputs != 1:
+            outputs = getattr(model, "num_outputs", "no")
+            raise UnsupportedError(
+                "Expected `model` to be a MultiTaskGP or a Model of one output, got "
+                f"{type(model).__name__} of {outputs} outputs."
+            ) from error
         sign = -1.0 if negate else 1.0
         return lambda z: sign * _posterior_mean(model, z)
     members = posterior_mean(view, domain)
