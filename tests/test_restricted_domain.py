@@ -121,6 +121,42 @@ class TestConstraints:
         expected = torch.tensor([0.0, 0.0, 1.0], **DOUBLE).expand(9, -1)
         torch.testing.assert_close(z[:, :3], expected, rtol=0.0, atol=1e-9)
 
+    @pytest.mark.parametrize("width", [0.0, 1e-8])
+    @pytest.mark.parametrize("base", [PLAIN, LISTED])
+    def test_no_volume(self, base, width):
+        """Equalities: the points of a line would all move to its center."""
+        line_alone = [SHARES, ([0, 1, 2], [1.0] * 3, 1.0 - width)]
+        with pytest.raises(InputDataError, match=r"leave some volume .* leave it out"):
+            base.restricted(inequality_constraints=line_alone)
+
+    @pytest.mark.parametrize("width", [1.0, 1e-2, 1e-4, 1e-6])
+    def test_centers(self, width):
+        """No other point has a larger product of the distances from all faces."""
+        thin = [
+            ([0, 1], [-1.0, -1.0], -1.0),
+            ([0, 1], [1.0, 1.0], 1.0 - width),
+        ]
+        part = PLAIN.restricted(inequality_constraints=thin).x
+        middle = part.nearest(torch.zeros(3, **DOUBLE))
+        # From the corner at zero towards the center, as far as the second constraint,
+        # so by symmetry both columns are the same.
+        assert middle[0] == pytest.approx(middle[1].item(), abs=1e-9)
+        normal = torch.cat(
+            [part.normals, torch.eye(3, **DOUBLE), -torch.eye(3, **DOUBLE)]
+        )
+        limits = torch.cat(
+            [part.limits, torch.zeros(3, **DOUBLE), -torch.ones(3, **DOUBLE)]
+        )
+        slacks = part._centers[0] @ normal.mT - limits
+        assert slacks.min() > 0.0
+        force = normal / slacks.unsqueeze(-1)
+        torch.testing.assert_close(
+            force.sum(0) / force.abs().amax(),
+            torch.zeros(3, **DOUBLE),
+            rtol=0.0,
+            atol=1e-9,
+        )
+
     def test_one_after_another(self):
         domain = PLAIN.restricted(inequality_constraints=[SHARES])
         domain = domain.restricted({2: 0.4}).restricted(inequality_constraints=[ORDER])

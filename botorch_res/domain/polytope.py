@@ -19,10 +19,14 @@ from torch import Tensor
 # sizes times the columns' widths. A safe choice: many roundings.
 ROUNDING = 1e-9
 # Steps of Newton's method from the center of the largest ball to that of the polytope.
-# A safe choice: any point inside would do.
-NUM_STEPS = 30
+# In a strip of width 1e-6 the ball may lie at one end. From there, 30 are too few, and
+# 60 are enough.
+NUM_STEPS = 100
 # A polytope that contains no larger ball has no volume, up to rounding.
 LEAST_RADIUS = 1e-7
+# A polytope without volume that is no longer than this is a point, up to the error of
+# its ends, which is the solver's tolerance. In units of the bounds' widths.
+POINT_LENGTH = 1e-5
 
 
 def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,24 +50,44 @@ def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Te
     table = torch.cat([-A, -eye, eye])
     length = torch.cat([A.norm(dim=-1), torch.ones(2 * d, dtype=A.dtype)])
     table = torch.cat([table, length.unsqueeze(-1)], dim=-1)
-    solve: Any = optimize.linprog  # type: ignore[attr-defined]
     goal = [0.0] * d + [-1.0]
     slack = ROUNDING * A.abs().sum(dim=-1)
-    found, is_feasible = torch.full((len(b), d + 1), 0.5, dtype=A.dtype), []
+    found, is_feasible = torch.zeros(len(b), d + 1, dtype=A.dtype), []
     for i, own in enumerate(b):
-        right = torch.cat([slack - own, 0.0 * eye[0], 1.0 + 0.0 * eye[0]])
-        result = solve(goal, table.numpy(), right.numpy(), bounds=(0.0, 1.0))
+        right = torch.cat(
+            [slack - own, torch.zeros_like(eye[0]), torch.ones_like(eye[0])]
+        )
+        result = _minimum(goal, table, right)
         is_feasible.append(result.status == 0)
         if is_feasible[-1]:
             found[i] = torch.as_tensor(result.x)
     center, radius = found[:, :d], found[:, d]
-    # A polytope without volume has only this center.
+    # A polytope without volume must be a single point, its center.
     is_solid = radius > LEAST_RADIUS
-    edges = torch.cat([b, (-eye[0]).expand_as(center), 0.0 * center], dim=-1)
+    for own in (b - slack)[torch.tensor(is_feasible) & ~is_solid]:
+        if not _is_point(A, own):
+            raise no_volume(normals, limits)
+    edges = torch.cat([b, -torch.ones_like(center), 0.0 * center], dim=-1)
     normals = torch.cat([A, -eye, eye])
     center[is_solid] = _analytic_centers(center[is_solid], normals, edges[is_solid])
     feasible = torch.tensor(is_feasible, device=bounds.device)
     return (bounds[0] + width * center.to(bounds))[index], feasible[index]
+
+
+def _minimum(goal: list[float], table: Tensor, right: Tensor) -> Any:
+    """Minimise a linear function over ``table @ u <= right`` in the unit cube."""
+    solve: Any = optimize.linprog  # type: ignore[attr-defined]
+    return solve(goal, table.numpy(), right.numpy(), bounds=(0.0, 1.0))
+
+
+def _is_point(normals: Tensor, limits: Tensor) -> bool:
+    """Tell whether a part of the unit cube is one point in all constrained columns."""
+    eye = torch.eye(normals.shape[-1], dtype=normals.dtype)
+    used = eye[(normals != 0.0).any(dim=0)]
+    lowest = [_minimum(goal, -normals, -limits).fun for goal in used.tolist()]
+    highest = [-_minimum(goal, -normals, -limits).fun for goal in (-used).tolist()]
+    lengths = [high - low for low, high in zip(lowest, highest, strict=True)]
+    return max(lengths, default=0.0) <= POINT_LENGTH
 
 
 def _analytic_centers(start: Tensor, normals: Tensor, limits: Tensor) -> Tensor:
@@ -157,4 +181,22 @@ def no_such_point(normals: Tensor, limits: Tensor) -> InputDataError:
         "Expected `inequality_constraints` that some point of the domain satisfies, "
         f"got coefficients {normals.tolist()} of the columns of x, and right-hand "
         f"sides {limits.tolist()}."
+    )
+
+
+def no_volume(normals: Tensor, limits: Tensor) -> InputDataError:
+    """The error for constraints that leave a polytope without volume.
+
+    Args:
+        normals: The ``m x d`` coefficients of the free columns.
+        limits: The ``n x m`` right-hand sides, those of each row.
+
+    Returns:
+        The error.
+    """
+    return InputDataError(
+        "Expected `inequality_constraints` that leave some volume of the free columns, "
+        f"or a single point, got coefficients {normals.tolist()} of these columns, and "
+        f"right-hand sides {limits.tolist()} beside each row of listed values. If one "
+        "column follows from others, as the last share of a mixture, leave it out."
     )
