@@ -74,6 +74,7 @@ class ExactGPView(StagedGP):
         whitened_residual: ``batch_shape x t`` product of ``whitener`` and
             ``residual``.
         task_column: The column of tasks of a ``MultiTaskGP``, else -1.
+        tasks: The names of all tasks, which are whole numbers.
         task_numbers: The position of each task among all of them, by its name; ``None``
             if these are the same.
         task_noise: The noise variance of each task, if each has its own.
@@ -88,6 +89,7 @@ class ExactGPView(StagedGP):
     cholesky: Tensor
     residual: Tensor
     task_column: int
+    tasks: tuple[int, ...]
     task_numbers: Tensor | None
     task_noise: Tensor | None
 
@@ -122,7 +124,9 @@ class ExactGPView(StagedGP):
         self.input_transform = None if transform is None else _frozen_copy(transform)
         self.sign = -1.0 if negate else 1.0
         # No column is the task of other models.
-        self.task_column = gp._task_feature if type(gp) is MultiTaskGP else -1
+        is_multi_task = type(gp) is MultiTaskGP
+        self.task_column = gp._task_feature if is_multi_task else -1
+        self.tasks = tuple(sorted(gp._expected_task_values)) if is_multi_task else ()
         mapper = getattr(gp, "_task_mapper", None)
         self.register_buffer("task_numbers", mapper)
         self.register_buffer("task_noise", None)

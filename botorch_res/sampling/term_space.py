@@ -11,13 +11,13 @@ from functools import reduce
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import UnsupportedError
+from botorch.exceptions.errors import InputDataError, UnsupportedError
 from botorch.models.transforms.input import AffineInputTransform, ChainedInputTransform
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn import Module
 
-from botorch_res.domain import RobustDomain
+from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.models.kernel_sum import KernelTerm
 from botorch_res.sampling.expansion import Expansion
@@ -74,6 +74,7 @@ def read_levels(view: ExactGPView, domain: RobustDomain | None) -> Levels | None
 
     Raises:
         UnsupportedError: If the domain does not list these columns.
+        InputDataError: If it lists a task that the model does not know.
     """
     columns = sorted({*view.kernel.other_columns, *view.mean_columns})
     if not columns:
@@ -91,7 +92,21 @@ def read_levels(view: ExactGPView, domain: RobustDomain | None) -> Levels | None
             "that lists the values of these columns, without a tolerance, in "
             "`x_choices` and `theta_choices`."
         )
+    _check_tasks(view, parts)
     return Levels(domain, columns, view.original_inputs)
+
+
+def _check_tasks(view: ExactGPView, parts: tuple[DomainPart, DomainPart]) -> None:
+    """Raise an error unless a model knows all tasks that a domain lists."""
+    for part in parts:
+        for column, values in zip(part.listed.tolist(), part.rows.mT, strict=True):
+            task = part.columns[column]
+            unknown = set(values.tolist()) - set(view.tasks)
+            if task == view.task_column and unknown:
+                raise InputDataError(
+                    f"Expected tasks of the model, {list(view.tasks)}, among the "
+                    f"listed values of column {task}, got {sorted(unknown)}."
+                )
 
 
 def read_spaces(view: ExactGPView, levels: Levels | None) -> list[TermSpace]:

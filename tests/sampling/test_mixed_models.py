@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+from botorch.exceptions.errors import InputDataError
 from botorch.models import MixedSingleTaskGP, MultiTaskGP, SingleTaskGP
 from botorch.models.kernels import CategoricalKernel
 from botorch.models.transforms import Normalize, Standardize
@@ -225,6 +226,19 @@ def test_a_batch_of_models():
         alone = problems.make_model(X[i], Y[i], 0.1, make_kernel(scales[i])).eval()
         expected = draw_fourier_samples(alone, 3, seed=5, domain=DOMAIN)(Z)
         torch.testing.assert_close(samples(Z)[:, i], expected, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("wrong", [3.0, 1.5, 5.0])
+def test_unknown_tasks(wrong):
+    model = make_model("MultiTaskGP with known noise")
+    bounds = BOUNDS.clone()
+    bounds[1, 3] = 5.0
+    domain = RobustDomain(bounds, [3, 2], X_CHOICES, {3: [1.0, wrong]})
+    message = rf"tasks of the model, \[1, 2, 4\], .* of column 3, got \[{wrong}\]"
+    with pytest.raises(InputDataError, match=message):
+        draw_fourier_samples(model, 3, seed=5, domain=domain)
+    with pytest.raises(InputDataError, match=message):
+        posterior_mean(model, domain)
 
 
 def test_noise_of_tasks():
