@@ -66,12 +66,13 @@ def highest(function, points, constraints, top=12):
     return function(z).max()
 
 
-def problems(n):
+def problems(n, share=1.0):
     """Random functions with each set of constraints, and a grid of feasible ``x``."""
     for name, count in NUM_FUNCTIONS.items():
         constraints = CONSTRAINTS[name]
         grid = feasible_grid(constraints, n)
-        yield from ((seed, constraints, grid) for seed in range(count))
+        seeds = range(round(share * count))
+        yield from ((seed, constraints, grid) for seed in seeds)
 
 
 def test_acquisition_functions():
@@ -98,7 +99,7 @@ def test_acquisition_functions():
 def test_robust_optima():
     thetas = line(81)
     misses, on_edge = 0, 0
-    for seed, constraints, x in problems(31):
+    for seed, constraints, x in problems(31, 0.6):
         domain = unit_domain(2, 1).restricted(inequality_constraints=constraints)
         function = Waves(seed)
 
@@ -112,8 +113,8 @@ def test_robust_optima():
         assert margin >= -1e-8
         misses += int(abs(optimum.value - best) > 1e-3)
         on_edge += int(margin < 1e-6)
-    assert misses <= 2
-    assert on_edge >= 30
+    assert misses <= 1
+    assert on_edge >= 18
 
 
 def test_robust_optima_in_three_columns():
