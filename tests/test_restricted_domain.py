@@ -220,3 +220,12 @@ class TestConstraints:
     def test_bad_input(self, base, constraints, error, message):
         with pytest.raises(error, match=message):
             base.restricted(inequality_constraints=constraints)
+
+    def test_columns_of_categories(self):
+        bounds = torch.tensor([[0.0] * 3, [2.0] * 3], **DOUBLE)
+        domain = RobustDomain(bounds, [2], {0: [0, 1, 2]}, cat_dims=[0])
+        message = r"columns of numbers .* some of \[1\], got \[0, 1\]"
+        with pytest.raises(InputDataError, match=message):
+            domain.restricted(inequality_constraints=[([0, 1], [1.0, 1.0], 1.0)])
+        # A category can be fixed.
+        assert domain.restricted({0: 1.0}).x.rows.tolist() == [[1.0]]

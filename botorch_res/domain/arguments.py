@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -271,14 +271,14 @@ def validated_fixed(
 def read_constraints(
     constraints: Constraints | None,
     x: DomainPart,
-    tolerances: dict[int, tuple[float, float]],
+    excluded: Collection[int],
 ) -> tuple[Tensor, Tensor]:
     """Read linear constraints on the setting.
 
     Args:
         constraints: The user's argument.
         x: The controllable part.
-        tolerances: The columns with a tolerance.
+        excluded: The columns with a tolerance or of categories.
 
     Returns:
         The ``m x d_x`` coefficients and the ``m`` right-hand sides.
@@ -308,7 +308,7 @@ def read_constraints(
                 f"Expected `{item}` to have as many coefficients as indices, one or "
                 f"more, got {constraint!r}."
             )
-        _check_columns(item, indices, x.columns, tolerances)
+        _check_columns(item, indices, x.columns, excluded)
         is_finite = bool(coefficients.isfinite().all()) and math.isfinite(limit)
         if not is_finite or not coefficients.any():
             raise InputDataError(
@@ -329,16 +329,17 @@ def _check_columns(
     name: str,
     columns: Sequence[Any],
     allowed: Sequence[int],
-    tolerances: dict[int, tuple[float, float]],
+    excluded: Collection[int],
 ) -> None:
     """Raise an error unless columns are distinct, and can be fixed or constrained."""
-    possible = [column for column in allowed if column not in tolerances]
+    possible = [column for column in allowed if column not in excluded]
     wrong = [c for c in columns if type(c) is not int or c not in possible]
     if wrong or len(set(columns)) < len(columns):
-        kind = "controllable " if name.startswith("inequality") else ""
+        is_constraint = name.startswith("inequality")
+        kind = "controllable columns of numbers" if is_constraint else "columns"
         raise InputDataError(
-            f"Expected `{name}` of distinct {kind}columns without a tolerance, here "
-            f"some of {possible}, got {list(columns)}."
+            f"Expected `{name}` of distinct {kind} without a tolerance, here some of "
+            f"{possible}, got {list(columns)}."
         )
 
 

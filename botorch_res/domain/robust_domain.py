@@ -278,7 +278,7 @@ class RobustDomain(Unchangeable):
                 without a tolerance. A listed column must have this value in a row.
             inequality_constraints: A list of ``(indices, coefficients, rhs)``, as in
                 BoTorch: ``sum_i coefficients[i] z[indices[i]] >= rhs``. All columns
-                must be controllable and without a tolerance.
+                must be controllable, of numbers, and without a tolerance.
 
         Returns:
             A new domain, to be used like any other. Its fixed columns are listed.
@@ -290,9 +290,8 @@ class RobustDomain(Unchangeable):
             ... )  # z[2] = 0.2 and z[0] + z[1] <= 0.8
         """
         fixed = validated_fixed(fixed_features, self.bounds, self._tolerances)
-        normals, limits = read_constraints(
-            inequality_constraints, self.x, self._tolerances
-        )
+        excluded = {*self._tolerances, *self.cat_dims}
+        normals, limits = read_constraints(inequality_constraints, self.x, excluded)
         if not fixed and len(limits) == 0:
             return self
         x = self.x.restricted(fixed, normals, limits)
