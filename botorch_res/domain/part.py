@@ -9,8 +9,9 @@ Linear constraints can cut off some of it. Rows without a feasible point are lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import NoReturn
 
 import torch
@@ -342,12 +343,7 @@ class DomainPart(Unchangeable):
         Returns:
             A ``batch_shape x d_part`` tensor.
         """
-        if not self.is_constrained or self.is_finite:
-            return values
-        center, room = self._polytope_of(values)
-        free = self.free_of(values)
-        moved = polytope.inward(free, center, self.free_of(self.normals), room)
-        return self.combine(moved, self.listed_of(values))
+        return self._along_rays(values, polytope.inward)
 
     def spread(self, values: Tensor) -> Tensor:
         """Map the box in each row to the part of it that satisfies the constraints.
@@ -358,18 +354,19 @@ class DomainPart(Unchangeable):
         Returns:
             A ``batch_shape x d_part`` tensor.
         """
+        return self._along_rays(
+            values, partial(polytope.spread, bounds=self.free_bounds)
+        )
+
+    def _along_rays(self, values: Tensor, move: Callable[..., Tensor]) -> Tensor:
+        """Move the free columns along the rays from the center of each value's row."""
         if not self.is_constrained or self.is_finite:
             return values
-        center, room = self._polytope_of(values)
-        free, normals = self.free_of(values), self.free_of(self.normals)
-        moved = polytope.spread(free, center, normals, room, self.free_bounds)
-        return self.combine(moved, self.listed_of(values))
-
-    def _polytope_of(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """The center of each value's row, and the slacks of the constraints there."""
         row = self.distances_to_rows(values).argmin(dim=-1)
         center = self._centers[row]
-        return center, self.slack(self.combine(center, self.rows[row]))
+        room = self.slack(self.combine(center, self.rows[row]))
+        moved = move(self.free_of(values), center, self.free_of(self.normals), room)
+        return self.combine(moved, self.listed_of(values))
 
     def distances_to_rows(self, values: Tensor) -> Tensor:
         """Measure how far values are from each row, in widths of the bounds.

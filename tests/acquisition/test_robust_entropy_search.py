@@ -647,6 +647,30 @@ class TestTies:
         assert torch.equal(acqf(points)[alone], before[alone])
 
 
+@pytest.mark.parametrize(
+    ("domain", "num_steps"),
+    [
+        (make_domain(), 2),
+        (RobustDomain(line(2).repeat(1, 2), tolerances={0: 0.1, 1: 0.1}), 2),
+        (RobustDomain(line(2).repeat(1, 3), [2], {1: [0.2, 0.6]}), 2),
+        (RobustDomain(line(2).repeat(1, 3), [2]), 6),
+    ],
+)
+def test_steps_to_the_optima(domain, num_steps, monkeypatch):
+    """Each column of z counts once, and columns listed beside free ones do not."""
+    seen = []
+
+    def record(solver, **options):
+        seen.append(options["num_steps"])
+        return robust_optimum(solver, **options)
+
+    monkeypatch.setattr(robust_entropy_search, "robust_optimum", record)
+    X = domain.sample(5, seed=0)
+    model = SingleTaskGP(X, X.sum(dim=-1, keepdim=True), outcome_transform=None)
+    qRobustEntropySearch(model, domain, 2, seed=0)
+    assert seen == [num_steps]
+
+
 def test_effort(monkeypatch):
     efforts = []
 

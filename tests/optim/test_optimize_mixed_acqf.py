@@ -10,6 +10,7 @@ from botorch_res.optim import (
     optimize_replicates,
     optimize_robust_acqf,
 )
+from botorch_res.optim.acquisition.multistart import starts_per_restart
 from botorch_res.optim.acquisition.starts import add_optima
 from tests.brute_force import stencil, unit_grid
 from tests.mixed_problems import (
@@ -223,3 +224,20 @@ def test_a_tolerance_beside_a_list():
 def test_is_listed():
     assert not unit_domain(2, 1).is_listed.any()
     assert unit_domain(1, 1, x_choices=line(3)).is_listed.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("x", "theta", "factor"),
+    [
+        ({}, {}, 1),
+        ({0: [0.0, 0.3, 1.0]}, {}, 3),
+        ({0: [0.0, 1.0]}, {2: [0.0, 1.0]}, 4),
+        ({0: [0.0, 0.3, 1.0]}, {2: [0.0, 1.0]}, 4),
+        ({}, {2: [0.0, 0.3, 1.0]}, 1),
+        ({0: [0.0, 0.3, 1.0], 1: [0.5, 1.0]}, {2: [0.0, 1.0]}, 1),
+    ],
+)
+def test_more_starts_for_rows_of_x(x, theta, factor):
+    """Rows of theta alone, and finite sets, need no more starts."""
+    domain = RobustDomain(line(2).repeat(1, 4), [2, 3], x or None, theta or None)
+    assert starts_per_restart(domain) == factor

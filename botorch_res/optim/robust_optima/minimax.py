@@ -65,6 +65,8 @@ def minimize_maximum(
 
 def _interval(normal: Tensor, slack: Tensor) -> tuple[Tensor, Tensor]:
     """The ends of the part of the unit interval that satisfies constraints."""
+    if slack.shape[-1] == 0:
+        return slack.new_zeros(1), slack.new_ones(1)
     end = _divide(-slack, normal)
     zero, one = torch.zeros_like(end), torch.ones_like(end)
     low = pad(torch.where(normal > 0.0, end, zero), (0, 1), value=0.0)
