@@ -109,7 +109,7 @@ class DenseThetas:
 
     def parts(self, x):
         """The values on the grid at parts of ``b x d_x`` or ``C x b x d_x`` points."""
-        rows = max(1, 2**22 // (len(self.thetas) * self.function.num_samples))
+        rows = max(1, 2**22 // (len(self.thetas) * self.function.sample_shape[0]))
         return ((part, self.table(part)) for part in x.split(rows, dim=-2))
 
     def largest(self, x):

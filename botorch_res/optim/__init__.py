@@ -9,14 +9,21 @@ from botorch_res.optim.robust_optima.recommend import (
     mean_function,
     recommend_robust_optimum,
 )
-from botorch_res.optim.robust_optima.robust_optimum import RobustOptimum, robust_optimum
+from botorch_res.optim.robust_optima.robust_optimum import (
+    RobustOptimum,
+    constrained_robust_optimum,
+    robust_optimum,
+)
+from botorch_res.optim.robust_optima.robust_problem import ConstrainedOptimum
 from botorch_res.optim.worst_cases.solver import WorstCaseSolver, worst_case
 from botorch_res.optim.worst_cases.theta_search import WorstCase
 
 __all__ = [
+    "ConstrainedOptimum",
     "RobustOptimum",
     "WorstCase",
     "WorstCaseSolver",
+    "constrained_robust_optimum",
     "gen_robust_initial_conditions",
     "mean_function",
     "optimize_replicates",

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from botorch_res.optim.robust_optima.minimax import minimize_maximum
+from botorch_res.optim.robust_optima.minimax import Quadratics, minimize_maximum
 
 
 def largest(value, gradient, hessian, u):
@@ -195,3 +195,74 @@ def test_linear_constraints(dim, k):
     assert len(gap) >= 32
     assert gap.abs().max() < 1e-3
     assert gap.abs().quantile(0.9) < 1e-5
+
+
+def under_constraints(value, gradient, hessian, above):
+    """The minimum of convex problems under convex constraints, by SciPy."""
+    found = []
+    for v, g, B, *other in zip(
+        *(part.numpy() for part in (value, gradient, hessian, *above)), strict=True
+    ):
+
+        def slack(w, parts=((v, g, B), other)):
+            (one, two) = (
+                c + a @ w[:-1] + 0.5 * (H @ w[:-1]) @ w[:-1] for c, a, H in parts
+            )
+            return np.append(w[-1] - one, -two)
+
+        dim = g.shape[-1]
+        starts = (np.append(np.full(dim, at), 10.0) for at in (0.5, 0.1, 0.9))
+        results = [
+            minimize(
+                lambda w: w[-1],
+                start,
+                bounds=[(0.0, 1.0)] * dim + [(None, None)],
+                constraints={"type": "ineq", "fun": slack},
+                method="SLSQP",
+                options={"ftol": 1e-13, "maxiter": 500},
+            )
+            for start in starts
+        ]
+        good = [r.x[-1] for r in results if r.success and slack(r.x).min() > -1e-8]
+        found.append(min(good, default=np.nan))
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_constraints(dim):
+    """Of convex quadratics; where none is possible, SciPy finds nothing."""
+    problem = random_problems(40, 4, dim, bend=0.0)
+    value, gradient, hessian = random_problems(40, 5, dim, bend=0.0)
+    above = Quadratics(value - 0.7, gradient, hessian)
+    price = torch.full((40, 1), 300.0).double()
+    u = minimize_maximum(*problem, constraints=above, penalty=price)
+    best = under_constraints(*problem, above)
+    violation = largest(*above, u.unsqueeze(1)).squeeze(1)
+    possible = ~best.isnan()
+    assert possible.sum() > 35
+    gap = (largest(*problem, u.unsqueeze(1)).squeeze(1) - best)[possible]
+    assert gap.abs().max() < 1e-5
+    assert violation[possible].max() < 1e-6
+    assert (violation[possible] > -1e-6).sum() > 5
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_the_least_violation(dim):
+    """Two planes exclude each other; their values meet in the middle."""
+    zeros = torch.zeros(1, 1, dim, dim).double()
+    plane = torch.ones(1, 1, dim).double()
+    rise = torch.tensor([[[1.0] + [0.0] * (dim - 1), [-1.0] + [0.0] * (dim - 1)]])
+    above = Quadratics(
+        torch.tensor([[0.2, 1.0]]).double(),
+        rise.double(),
+        zeros.expand(1, 2, dim, dim),
+    )
+    u = minimize_maximum(
+        zeros[..., 0, 0],
+        plane,
+        zeros,
+        constraints=above,
+        penalty=torch.full((1, 1), 100.0).double(),
+    )
+    assert u[0, 0].item() == pytest.approx(0.4, abs=1e-6)
+    assert (u[0, 1:] < 1e-6).all()

@@ -6,7 +6,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen, _search
+from botorch_res.optim.robust_optima.robust_problem import RobustProblem
 from botorch_res.sampling import draw_fourier_samples
+from botorch_res.sampling.affine import AffineFunction
 from tests.fake_device import on_fake_device
 from tests.operation_count import OperationCount
 from tests.problems import line, random_samples, sloppy_domain, unit_domain
@@ -47,17 +49,20 @@ def test_search_stays_on_the_device(nu, domain):
     """Making the tables reads the lengthscales; nothing after it waits for a device."""
     samples, _ = random_samples(domain.dim, 7, nu)
     solver = WorstCaseSolver(samples, domain)
-    candidates, spacing, _ = _candidates(solver)
+    constraint = AffineFunction(samples, -1.0, samples.lengthscale.sum())
+    problem = RobustProblem(solver, [WorstCaseSolver(constraint, domain)])
+    candidates, spacing, _ = _candidates(problem)
     with FakeTensorMode():
-        solver, candidates, spacing = on_fake_device(
-            (solver, candidates, spacing), "meta"
+        problem, candidates, spacing = on_fake_device(
+            (problem, candidates, spacing), "meta"
         )
+        solver = problem.objective
         x = torch.rand(4, 2, dtype=torch.double, device="meta", requires_grad=True)
         worst = solver(x)
         (worst.value.sum() + worst.theta.sum()).backward()
         assert x.grad.device.type == "meta"
         with torch.no_grad():
-            starts = _screen(solver, candidates, spacing, 4)
-            optimum = _search(solver, starts, spacing, 1)
+            starts, price = _screen(problem, candidates, spacing, 4)
+            optimum = _search(problem, starts, spacing, 1, price)
         assert {part.device.type for part in optimum} == {"meta"}
         assert optimum.x.shape == (8, 2)

@@ -18,12 +18,17 @@ The numbers of starts and steps are fixed, and all functions and starts move tog
 If some columns of ``x`` are listed, each row of listed values is screened on its own,
 and the search moves in the free columns. In a finite set of ``x`` all of them are
 compared instead. Linear constraints are constraints of the quadratic models, too.
+
+With constraints ``max over theta of c_j(x, theta) <= 0``, each constraint has its own
+global search for worst cases, and its own branches. A penalty adds the largest
+violation to the value, in the screening and in the quadratic models. Of the points
+found, the best feasible one counts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -32,9 +37,13 @@ from torch import Tensor
 
 from botorch_res.checks import check_number, check_points, check_type
 from botorch_res.domain import RobustDomain
-from botorch_res.optim.robust_optima.minimax import minimize_maximum
-from botorch_res.optim.tuples import join, select, where
-from botorch_res.optim.worst_cases.branches import Branches
+from botorch_res.optim.robust_optima.descent import Price, descend
+from botorch_res.optim.robust_optima.robust_problem import (
+    ConstrainedOptimum,
+    RobustProblem,
+    best_of,
+)
+from botorch_res.optim.tuples import join, select
 from botorch_res.optim.worst_cases.product_grid import ProductGrid, grid_counts
 from botorch_res.optim.worst_cases.solver import WorstCaseSolver
 from botorch_res.sampling import BatchFunction
@@ -70,13 +79,13 @@ APART = 1.5
 # Without a second descent up to 1.3 % are missed. From 1/16 to 1 its size does not
 # matter.
 SECOND_RADIUS = 0.25
-# How many of the highest branches are followed from step to step: one for each side of
-# a kink. With one or four the optima are the same.
-NUM_FOLLOWED = 2
-# A failed step shrinks the trust region to this share of it, and a good step to nearly
-# its end makes it grow. Textbook values: shrinking to a half, or no growth, gives the
-# same optima on the 256 functions.
-SHRINKAGE, GROWTH, NEARLY = 0.25, 2.0, 0.9
+# The price of a violation in units of the standard deviations of value and violation
+# over all candidates: in the screening, where the optimum can be next to a candidate
+# that is not feasible, and in the descent.
+SCREENING_PENALTY, PENALTY = 10.0, 100.0
+# Descents aim at this share of the standard deviation of the violation below zero, so
+# that what they find is feasible in spite of rounding.
+MARGIN = 1e-7
 
 
 class RobustOptimum(NamedTuple):
@@ -93,8 +102,11 @@ class RobustOptimum(NamedTuple):
     value: Tensor
 
 
+Function = BatchFunction | Callable[[Tensor], Tensor] | WorstCaseSolver
+
+
 def robust_optimum(
-    function: BatchFunction | Callable[[Tensor], Tensor] | WorstCaseSolver,
+    function: Function,
     domain: RobustDomain | None = None,
     effort: float | None = None,
     num_starts: int | None = None,
@@ -123,18 +135,49 @@ def robust_optimum(
         ...     return (z[..., 0] - 0.1 * z[..., 1]).square()
         >>> x, theta, value = robust_optimum(f, domain)
     """
-    if not isinstance(function, WorstCaseSolver):
-        check_type("domain", domain, RobustDomain)
-        effort = 1.0 if effort is None else effort
-        solver = WorstCaseSolver(function, cast(RobustDomain, domain), effort)
-    elif domain is None and effort is None:
-        solver = function
-    else:
-        raise InputDataError(
-            "Expected no `domain` and no `effort` beside a WorstCaseSolver, which has "
-            "its own: leave them out."
-        )
-    domain = solver.domain
+    found = constrained_robust_optimum(
+        function, (), domain, effort, num_starts, num_steps, initial_x
+    )
+    return RobustOptimum(found.x, found.theta, found.value)
+
+
+def constrained_robust_optimum(
+    function: Function,
+    constraints: Sequence[Function],
+    domain: RobustDomain | None = None,
+    effort: float | None = None,
+    num_starts: int | None = None,
+    num_steps: int = 3,
+    initial_x: Tensor | None = None,
+) -> ConstrainedOptimum:
+    """Minimise the worst case of functions whose constraints hold in the worst case.
+
+    Every constraint must be at most zero for all theta.
+
+    Args:
+        function: Functions as in ``robust_optimum``, or a solver made for them.
+        constraints: As many functions for each constraint, or solvers made for them if
+            ``function`` is one.
+        domain: The domain of the functions.
+        effort: Scales the density of the grids and the number of local searches. The
+            default is 1.
+        num_starts: The number of starts for each function. If columns of ``x`` are
+            listed, this is the largest number for one row of listed values.
+        num_steps: The number of descent steps from each start.
+        initial_x: ``n x d_x`` points to screen in addition.
+
+    Returns:
+        The robust optima, and the worst case of each constraint there. If no ``x`` is
+        feasible, the one with the smallest violation.
+
+    Example:
+        >>> def f(z):
+        ...     return (z[..., 0] - 0.1 * z[..., 1]).square()
+        >>> best = constrained_robust_optimum(f, [lambda z: 0.5 - z.sum(-1)], domain)
+        >>> best.x, best.value, best.is_feasible
+    """
+    problem = _make_problem(function, constraints, domain, effort)
+    domain = problem.objective.domain
     check_number("num_starts", 1 if num_starts is None else num_starts, 1)
     check_number("num_steps", num_steps, 1)
     if initial_x is not None:
@@ -145,53 +188,76 @@ def robust_optimum(
             )
     with torch.no_grad():
         if domain.x.choices is not None:
-            worst = solver(domain.x.choices)
-            x = domain.x.choices.expand(*worst.value.shape, -1)
-            return _best(RobustOptimum(x, *worst))
-        candidates, spacing, typical_starts = _candidates(solver)
+            return best_of(problem(domain.x.choices))
+        candidates, spacing, typical_starts = _candidates(problem)
         if initial_x is not None:
             told = domain.x.free_of(initial_x)
             told = told.expand(*candidates.shape[:-2], -1, -1)
             candidates = torch.cat([candidates, told], dim=-2)
-        starts = _screen(solver, candidates, spacing, num_starts or typical_starts)
-        return _search(solver, starts, spacing, num_steps)
+        starts, price = _screen(
+            problem, candidates, spacing, num_starts or typical_starts
+        )
+        return _search(problem, starts, spacing, num_steps, price)
+
+
+def _make_problem(
+    function: Function,
+    constraints: Sequence[Function],
+    domain: RobustDomain | None,
+    effort: float | None,
+) -> RobustProblem:
+    """Make the searches for worst cases, unless they are given."""
+    functions = [function, *constraints]
+    given = [own for own in functions if isinstance(own, WorstCaseSolver)]
+    if not given:
+        check_type("domain", domain, RobustDomain)
+        effort = 1.0 if effort is None else effort
+        given = [
+            WorstCaseSolver(own, cast(RobustDomain, domain), effort)  # type: ignore[arg-type]
+            for own in functions
+        ]
+    elif domain is not None or effort is not None:
+        raise InputDataError(
+            "Expected no `domain` and no `effort` beside a WorstCaseSolver, which has "
+            "its own: leave them out."
+        )
+    elif len(given) < len(functions):
+        raise InputDataError(
+            "Expected `constraints` to be WorstCaseSolvers beside a `function` that is "
+            "one, and functions beside a function."
+        )
+    return RobustProblem(given[0], given[1:])
 
 
 def _search(
-    solver: WorstCaseSolver, x: Tensor, spacing: Tensor, num_steps: int
-) -> RobustOptimum:
+    problem: RobustProblem, x: Tensor, spacing: Tensor, num_steps: int, price: Price
+) -> ConstrainedOptimum:
     """Descend from all starts, verify, and descend again from the better half."""
     # The second descent finds what the first one missed, because its worst cases come
     # from a new global search.
-    found = RobustOptimum(x, *solver(x))
+    found = problem(x)
     seen = [found]
     for radius in (spacing, SECOND_RADIUS * spacing):
-        x = _descend(solver, found.x, found.theta, radius, num_steps)
-        found = RobustOptimum(x, *solver(x))
+        x = descend(problem, found, radius, num_steps, price)
+        found = problem(x)
         seen.append(found)
         half = (x.shape[-2] + 1) // 2
-        found = select(found, found.value.topk(half, largest=False).indices)
-    return _best(join(seen, dim=x.ndim - 2))
+        merit = price.merit(found.value, found.violation)
+        found = select(found, merit.topk(half, largest=False).indices)
+    return best_of(join(seen, dim=x.ndim - 2))
 
 
-def _best(found: RobustOptimum) -> RobustOptimum:
-    """Select the best of ``sample_shape x n`` points with their worst cases."""
-    best = select(found, found.value.argmin(dim=-1, keepdim=True))
-    axis = found.value.ndim - 1
-    return RobustOptimum(*(part.squeeze(axis) for part in best))
-
-
-def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
+def _candidates(problem: RobustProblem) -> tuple[Tensor, Tensor, int]:
     """Fill the space of the free columns: points, their spacing, a number of starts.
 
     The points are those of each row if there are linear constraints.
     """
-    domain, effort = solver.domain, solver.effort
+    domain, effort = problem.objective.domain, problem.objective.effort
     bounds = domain.x.free_bounds
     width = bounds[1] - bounds[0]
     dim = len(width)
     max_points = round(MAX_CANDIDATES * effort)
-    scale = solver.lengthscale(domain.x)
+    scale = problem.lengthscale(domain.x)
     counts = grid_counts(scale, width, CANDIDATE_DENSITY * effort, max_points)
     num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))
     num_starts = min(max(4, num_starts), MAX_STARTS_PER_COLUMN * dim)
@@ -213,12 +279,15 @@ def _candidates(solver: WorstCaseSolver) -> tuple[Tensor, Tensor, int]:
 
 
 def _screen(
-    solver: WorstCaseSolver, candidates: Tensor, spacing: Tensor, num_starts: int
-) -> Tensor:
+    problem: RobustProblem, candidates: Tensor, spacing: Tensor, num_starts: int
+) -> tuple[Tensor, Price]:
     """Choose candidates with a small worst case that are not neighbours."""
-    part = solver.domain.x
+    part = problem.objective.domain.x
     candidates = part.inward(part.combine(candidates, part.rows.unsqueeze(-2)))
-    value = solver.lower_bound(candidates.flatten(end_dim=-2))
+    value, violation = problem.lower_bound(candidates.flatten(end_dim=-2))
+    price = _price(problem, value, violation, SCREENING_PENALTY)
+    value = price.merit(value, violation)
+    price = price._replace(penalty=PENALTY / SCREENING_PENALTY * price.penalty)
     if not part.is_box:
         value = value.unflatten(-1, candidates.shape[:2])
     pool = min(POOL_PER_START * num_starts, candidates.shape[-2])
@@ -234,93 +303,21 @@ def _screen(
     order = score.topk(min(num_starts, len(rank)), largest=False).indices
     x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
     if part.is_box:
-        return x
+        return x, price
     value = value.gather(-1, order).flatten(-2)
     count = min(MAX_ROWS * num_starts, value.shape[-1])
     best = value.topk(count, largest=False).indices.unsqueeze(-1)
-    return x.flatten(-3, -2).take_along_dim(best, dim=-2)
+    return x.flatten(-3, -2).take_along_dim(best, dim=-2), price
 
 
-def _descend(
-    solver: WorstCaseSolver, x: Tensor, theta: Tensor, radius: Tensor, num_steps: int
-) -> Tensor:
-    """Move all ``sample_shape x k x d_x`` starts to local minima of the worst case."""
-    part = solver.domain.x
-    lower, upper = part.free_bounds
-    # With two fewer, the search misses 4 % of rough functions in 2+1 columns.
-    num_branches = max(4, len(part.free) + 2)
-    radius = radius.expand(*x.shape[:-1], -1)
-    known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
-    branches = solver.branches(x, num_branches, known)
-    other = branches
-    complete = solver.is_complete(num_branches)
-    for _ in range(num_steps):
-        bounds = branches
-        if not complete:
-            cuts = solver.hold(x, _highest(other, 1, other.theta))
-            bounds = join([branches, cuts], dim=branches.value.ndim - 1)
-        free = part.free_of(x)
-        low = torch.maximum(lower, free - radius)
-        high = torch.minimum(upper, free + radius)
-        if not part.is_box:
-            bounds = _in_columns(bounds, part.free)
-        limits = (part.free_of(part.normals), part.slack(x))
-        moved = _model_minimum(free, bounds, low, high, *limits)
-        trial = part.inward(part.combine(moved, part.listed_of(x)))
-        new = solver.branches(trial, num_branches, _follow(branches, trial - x))
-        better = new.value.amax(dim=-1) < branches.value.amax(dim=-1)
-        one = better.unsqueeze(-1)
-        far = ((moved - free).abs() > NEARLY * radius).any(dim=-1, keepdim=True)
-        grown = torch.where(far, GROWTH * radius, radius)
-        radius = torch.where(one, grown, SHRINKAGE * radius)
-        x = torch.where(one, trial, x)
-        if not complete:
-            other = where(better, branches, new)
-        branches = where(better, new, branches)
-    return x
-
-
-def _in_columns(branches: Branches, columns: Tensor) -> Branches:
-    """Keep the derivatives by some of the columns of ``x``."""
-    square = branches.hessian.index_select(-1, columns).index_select(-2, columns)
-    return branches._replace(
-        gradient=branches.gradient.index_select(-1, columns), hessian=square
-    )
-
-
-def _highest(branches: Branches, k: int, theta: Tensor) -> Tensor:
-    """Select the ``... x k x d_theta`` thetas of the highest branches."""
-    index = branches.value.topk(min(k, theta.shape[-2]), dim=-1).indices
-    return theta.take_along_dim(index.unsqueeze(-1), dim=-2)
-
-
-def _follow(branches: Branches, move: Tensor) -> Tensor:
-    """Predict where the highest branches go as ``x`` moves."""
-    moved = branches.theta + (branches.shift @ move[..., None, :, None]).squeeze(-1)
-    return _highest(branches, NUM_FOLLOWED, moved)
-
-
-def _model_minimum(
-    x: Tensor,
-    branches: Branches,
-    low: Tensor,
-    high: Tensor,
-    normals: Tensor,
-    slack: Tensor,
-) -> Tensor:
-    """Minimise the largest of the branches' quadratic models over a box.
-
-    The linear constraints have ``m x n`` normals, and a slack at ``x``.
-    """
-    width = high - low
-    # Expand about the lower corner instead, in units of the box.
-    move = (low - x).unsqueeze(-2)
-    gradient, hessian = branches.gradient, branches.hessian
-    bend = (hessian @ move.unsqueeze(-1)).squeeze(-1)
-    value = branches.value + ((gradient + 0.5 * bend) * move).sum(dim=-1)
-    gradient = (gradient + bend) * width.unsqueeze(-2)
-    hessian = hessian * (width.unsqueeze(-1) * width.unsqueeze(-2)).unsqueeze(-3)
-    slack = slack + move.squeeze(-2) @ normals.mT
-    normals = normals * width.unsqueeze(-2)
-    u = minimize_maximum(value, gradient, hessian, normals, slack)
-    return torch.where(u >= 1.0, high, low + width * u)
+def _price(
+    problem: RobustProblem, value: Tensor, violation: Tensor, penalty: float
+) -> Price:
+    """Choose the price of a violation from values and violations at many points."""
+    if not problem.constraints:
+        zero = torch.zeros_like(value[..., :1])
+        return Price(zero, zero)
+    tiny = torch.finfo(value.dtype).tiny ** 0.5
+    spread = violation.std(dim=-1, keepdim=True).clamp_min(tiny)
+    own = value.std(dim=-1, keepdim=True).clamp_min(tiny)
+    return Price(penalty * own / spread, MARGIN * spread)
