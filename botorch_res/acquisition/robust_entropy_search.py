@@ -264,8 +264,7 @@ class qRobustEntropySearch(AcquisitionFunction):
             check_points("X_pending", X_pending, self.domain.dim, "m")
             check_finite(X_pending=X_pending)
 
-    @t_batch_mode_transform()
-    @average_over_ensemble_models  # type: ignore[arg-type]
+    @t_batch_mode_transform()  # type: ignore[arg-type]
     def forward(self, X: Tensor) -> Tensor:
         r"""Evaluate the information gain.
 
@@ -282,34 +281,85 @@ class qRobustEntropySearch(AcquisitionFunction):
                 "points at once: find candidates one after another, with "
                 "sequential=True in optimize_acqf or with optimize_robust_acqf."
             )
+        gain: Tensor = self._gains(X)
+        return gain.squeeze(0)
+
+    @torch.no_grad()
+    def at_one_setting(self, X: Tensor) -> Tensor:
+        r"""Evaluate the information gain at points that differ in theta alone.
+
+        The worst cases at their common setting are found once, which is most of the
+        work.
+
+        Args:
+            X: ``batch_shape x m x d`` points in the user's units. In each batch all
+                ``m`` points have the same controllable columns.
+
+        Returns:
+            ``batch_shape x m`` values, in nats, without gradients.
+        """
+        check_points("X", X, self.domain.dim, "batch_shape x m")
+        gain: Tensor = self._gains(X)
+        return gain.movedim(0, -1)
+
+    @average_over_ensemble_models  # type: ignore[arg-type]
+    def _gains(self, X: Tensor) -> Tensor:
+        """Evaluate the gain at ``batch_shape x m x d`` points of common settings.
+
+        Args:
+            X: The points.
+
+        Returns:
+            ``m x batch_shape`` values.
+        """
         members = self.view.batch_shape
         X = X.to(self.domain.bounds.dtype)
         if is_ensemble(self.model):
             X = X.unsqueeze(-3)
+        m, dim = X.shape[-2:]
         try:
             batch_shape = torch.broadcast_shapes(X.shape[:-2], members)
         except RuntimeError as error:
             raise BotorchTensorDimensionError(
-                f"Expected `X` of shape batch_shape x 1 x d, with a batch_shape that "
+                f"Expected `X` of shape batch_shape x {m} x d, with a batch_shape that "
                 f"ends in the model's, {tuple(members)}, or in ones, got shape "
                 f"{tuple(X.shape)}."
             ) from error
-        points = X.expand(*batch_shape, 1, X.shape[-1]).reshape(
-            -1, *members, X.shape[-1]
-        )
-        chunks = points.movedim(0, -2).split(self._rows(), dim=-2)
-        gain = torch.cat([self._information_gain(chunk) for chunk in chunks], dim=-1)
-        return gain.movedim(-1, 0).reshape(batch_shape)
+        points = X.expand(*batch_shape, m, dim).reshape(-1, *members, m, dim)
+        rows = self._rows()
+        chunks = points.movedim(0, -3).split(max(1, rows // m), dim=-3)
+        parts = [
+            torch.cat([self._information_gain(p) for p in chunk.split(rows, -2)], -1)
+            for chunk in chunks
+        ]
+        gain = torch.cat(parts, dim=-2).movedim((-1, -2), (0, 1))
+        return gain.reshape(m, *batch_shape)
 
     def _information_gain(self, points: Tensor) -> Tensor:
-        """Compute the information gain at ``model_batch_shape x n x d`` points."""
+        """Compute the gain at ``model_batch_shape x n x m x d`` points."""
         prior, conditional = self._variances(points)
-        noise = self.view.noise_at(points)
-        return 0.5 * ((prior + noise).log() - (conditional + noise).log().mean(dim=0))
+        noise = self.view.noise_at(points.flatten(-3, -2))
+        conditional = (conditional + noise).log().mean(dim=0)
+        gain = 0.5 * ((prior + noise).log() - conditional)
+        by_setting: Tensor = gain.unflatten(-1, points.shape[-3:-1])
+        return by_setting
 
     def _variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the variances ``v`` and ``v_c`` at a chunk of points."""
-        partners, values, depth = self._worst_cases(points, num_branches=3)
+        """Compute the variances ``v`` and ``v_c`` at a chunk of points.
+
+        Args:
+            points: ``model_batch_shape x n x m x d`` points, ``m`` of each setting.
+
+        Returns:
+            ``... x n m`` variances.
+        """
+        m = points.shape[-2]
+        worst = self._worst_cases(points[..., 0, :], num_branches=3)
+        partners, values, depth = (
+            part.repeat_interleave(m, dim=dim)
+            for part, dim in zip(worst, (-2, -1, -1), strict=True)
+        )
+        points = points.flatten(-3, -2)
         worst_value = values[..., 0, :]
         inputs = self.view.transform_inputs(points)
         width = TIE_WIDTH * self.view.prior_variance(inputs).detach().sqrt()

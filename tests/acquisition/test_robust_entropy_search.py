@@ -32,7 +32,7 @@ from torch.nn import Module
 from botorch_res import RobustDomain, optimize_robust_acqf
 from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
 from botorch_res.acquisition.targets import Intervals, Target
-from botorch_res.optim import robust_optimum
+from botorch_res.optim import WorstCaseSolver, robust_optimum
 from botorch_res.optim.worst_cases import box_search
 from botorch_res.optim.worst_cases.box_search import BoxSearch
 from botorch_res.optim.worst_cases.theta_search import without_depth
@@ -277,7 +277,7 @@ class TestAgainstMonteCarlo:
             if len(draws) < 1000:
                 continue
             expected = float(draws.var())
-            prior, conditional = acqf._variances(z.squeeze(-2))
+            prior, conditional = acqf._variances(z)
             errors.append(abs(float(conditional[0, 0]) / expected - 1.0))
             gain = 0.5 * torch.log((prior[0] + 1e-2) / (expected + 1e-2))
             monte_carlo_error = 3.0 * 0.5 * (2.0 / len(draws)) ** 0.5
@@ -321,7 +321,7 @@ class TestAgainstMonteCarlo:
             expected = truncated_pair_variance(
                 mean[pair], covariance[pair][:, pair], *bounds
             )
-            _, conditional = acqf._variances(z)
+            _, conditional = acqf._variances(z.unsqueeze(-2))
             assert float(conditional) == pytest.approx(expected, rel=1e-3)
 
     def test_pending_points_are_observations_of_the_sample(self, target):
@@ -342,7 +342,7 @@ class TestAgainstMonteCarlo:
         model.posterior(pending)
         richer = model.condition_on_observations(pending, values.mT, noise=noise)
         z = random_points(6, seed=9)
-        prior, _ = acqf._variances(z.squeeze(-2))
+        prior, _ = acqf._variances(z)
         expected = richer.posterior(z.squeeze(-2)).variance.squeeze(-1)
         assert torch.allclose(prior, expected, rtol=1e-6)
         twin = qRobustEntropySearch(richer, domain, **options)
@@ -464,7 +464,7 @@ class TestLimits:
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=0
         )
-        prior, _ = acqf._variances(torch.tensor([[0.5, 3.0]], **DOUBLE))
+        prior, _ = acqf._variances(torch.tensor([[[0.5, 3.0]]], **DOUBLE))
         assert prior[0] == pytest.approx(1e-4, rel=1e-2)
         assert acqf.ep_converged.all()
 
@@ -945,8 +945,49 @@ class TestBatches:
         z = random_points(5, seed=7)
         values = acqf(z)
         assert values.shape == (5,)
-        members = acqf._information_gain(z.squeeze(-2).expand(3, 5, 2))
+        members = acqf._information_gain(z.expand(3, 5, 1, 2)).squeeze(-1)
         assert torch.allclose(values, members.mean(dim=0))
+
+    @pytest.mark.parametrize("kind", ["box", "one tolerance", "mixed"])
+    def test_points_of_one_setting(self, kind, target, monkeypatch):
+        """As point by point, but the worst cases of each setting are found once."""
+        model, domain, _ = random_problem(kind, 2)
+        options = {"maximize": False, "target": target, "seed": 0}
+        acqf = qRobustEntropySearch(model, domain, 3, **options)
+        few = qRobustEntropySearch(model, domain, 3, max_elements=1, **options)
+        z = domain.sample(35, seed=1).view(5, 7, -1)
+        theta = domain.evaluations.theta
+        common = domain.evaluations.x.of(z[:, :1]).expand(-1, 7, -1)
+        z = domain.evaluations.join(common, theta.of(z))
+        z = torch.cat([z, z[:1] + 2.0 * theta.embed(torch.ones_like(theta.bounds[:1]))])
+        counts = []
+        search = WorstCaseSolver.local_worst_cases
+
+        def count(solver, x, num_branches):
+            counts.append(x.shape[-2])
+            return search(solver, x, num_branches)
+
+        monkeypatch.setattr(WorstCaseSolver, "local_worst_cases", count)
+        values = acqf.at_one_setting(z)
+        assert counts == [6]
+        assert not values.requires_grad
+        torch.testing.assert_close(values, acqf(z.unsqueeze(-2)))
+        torch.testing.assert_close(few.at_one_setting(z), values)
+        assert torch.equal(acqf.at_one_setting(z[0]), acqf.at_one_setting(z[:1])[0])
+
+    def test_points_of_one_setting_in_batches(self, target):
+        X = random_points(8, seed=0).squeeze(-2)
+        taus = EnsembleMapSaasSingleTaskGP(X, objective(X), num_taus=3).eval()
+        z = random_points(20, seed=7).view(5, 4, 2)
+        z[..., 0] = z[:, :1, 0]
+        options = {"num_samples": 4, "target": target, "seed": 0}
+        acqf = qRobustEntropySearch(taus, make_domain(), **options)
+        torch.testing.assert_close(acqf.at_one_setting(z), acqf(z.unsqueeze(-2)))
+        batched = SingleTaskGP(X.expand(2, -1, -1), torch.stack([X, -X]).sum(-1, True))
+        acqf = qRobustEntropySearch(batched, make_domain(), **options)
+        z = torch.stack([z, z.roll(1, 0)], dim=1)
+        expected = acqf(z.movedim(-2, 0).unsqueeze(-2)).movedim(0, -1)
+        torch.testing.assert_close(acqf.at_one_setting(z), expected)
 
     def test_shapes(self):
         acqf = qRobustEntropySearch(make_model(t=4, seed=1), make_domain(), seed=0)

@@ -159,8 +159,8 @@ def test_chunks(kind):
     _, value = optimize_robust_acqf(
         function, domain, num_restarts=4, raw_samples=64, batch_limit=16, seed=0
     )
-    # Four step lengths for each of four restarts.
-    assert function.largest == 16
+    # Whole settings of a finite set, or three step lengths for each of four restarts.
+    assert 12 < function.largest <= 16
     assert value > 0.5 * on_grid(function, domain).max()
 
 

@@ -148,6 +148,30 @@ def test_replicates_take_the_steps_of_single_functions():
         torch.testing.assert_close(values[seed], alone[1], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("num_theta", [1, 3])
+def test_rows_of_theta_are_compared_at_one_setting(num_theta):
+    """With what is evaluated once for each setting, the steps are the same."""
+    domain, seeds, sizes = make_domain(4, num_theta), [0, 1, 2], set()
+
+    class Shared(RowFunction):
+        def at_one_setting(self, X):
+            x = X[..., [0, 1]]
+            assert torch.equal(x, x[..., :1, :].expand_as(x))
+            sizes.add(X.shape[-2])
+            return torch.stack([self(z) for z in X.split(1, dim=-2)], dim=-1)
+
+    def replicate(kind):
+        return optimize_replicates(kind(4, num_theta, seeds), domain, seeds)
+
+    def optimize(kind):
+        return optimize_robust_acqf(kind(4, num_theta, [0]), domain, seed=0)
+
+    for search in (replicate, optimize):
+        for one, other in zip(search(Shared), search(RowFunction), strict=True):
+            assert torch.equal(one, other)
+    assert sizes == ({num_theta} if num_theta > 1 else set())
+
+
 def test_many_rows_are_compared_in_chunks():
     """Not all pairs of 50 and 50 rows, and no loop over rows."""
     counts = []

@@ -1,9 +1,10 @@
 r"""The search for the best points of a batch of functions on a robust domain.
 
-A function here has ``S`` members, each with its own points: it maps ``n x S x d``
-points to ``n x S`` values. An acquisition function of one model has one member. All
-members, all restarts and all rows of listed values are evaluated together, in chunks of
-a bounded number of points.
+A function here has ``S`` members, each with its own points: it maps ``n x m x S x d``
+points to ``n x m x S`` values. The ``m`` points have the same setting ``x``, so that
+the worst cases there need to be found only once. An acquisition function of one model
+has one member. All members, all restarts and all rows of listed values are evaluated
+together, in chunks of a bounded number of points.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ def maximize(
     parts = (domain.x, domain.theta)
     movable = ~domain.is_listed
     if all(part.is_finite for part in parts):
-        pairs = domain.all_pairs().flatten(0, 1).unsqueeze(-2)
-        candidates = pairs.expand(-1, num_members, -1)
-        values = evaluate(function, candidates, rows)
-    elif all(part.is_box and not part.is_constrained for part in parts):
+        pairs = domain.all_pairs().unsqueeze(-2).expand(-1, -1, num_members, -1)
+        values = evaluate(function, pairs, rows).flatten(0, 1)
+        candidates = pairs.flatten(0, 1)
+    elif all(len(part.rows) == 1 and not part.is_constrained for part in parts):
         candidates, values = _ascend(
             function, domain, make_starts(), movable, num_rounds, NUM_HEATS
         )
@@ -128,14 +129,17 @@ def evaluate(function: Callable[[Tensor], Tensor], points: Tensor, rows: int) ->
 
     Args:
         function: The functions.
-        points: ``n x S x d`` points.
+        points: ``n x m x S x d`` points.
         rows: The largest number of points of each member to evaluate at once.
 
     Returns:
-        The ``n x S`` values.
+        The ``n x m x S`` values.
     """
+    chunks = points.split(max(1, rows // points.shape[1]))
     with torch.no_grad():
-        return torch.cat([function(chunk) for chunk in points.split(rows)])
+        return torch.cat(
+            [torch.cat([function(p) for p in c.split(rows, 1)], 1) for c in chunks]
+        )
 
 
 def _ascend(
@@ -149,8 +153,8 @@ def _ascend(
     """Ascend from all starts at once. After each heat the better half continues."""
 
     def in_unit_cube(u: Tensor) -> Tensor:
-        values = function(unnormalize(u.flatten(0, 1), domain.bounds))
-        unflattened: Tensor = values.unflatten(0, u.shape[:2])
+        values = function(unnormalize(u.flatten(0, 1), domain.bounds).unsqueeze(1))
+        unflattened: Tensor = values.unflatten(0, u.shape[:2]).squeeze(2)
         return unflattened
 
     feasible = _in_unit_cube(domain) if domain.x.is_constrained else None
@@ -200,7 +204,11 @@ def _best_row(
         for other in (domain.x, domain.theta)
     )
     points = domain.inward(domain.join(x, theta))
-    found = evaluate(function, points.flatten(0, 1), rows).unflatten(0, (-1, count))
+    if part is domain.x:
+        found = evaluate(function, points.flatten(0, 1).unsqueeze(1), rows)
+        found = found.unflatten(0, (-1, count)).squeeze(2)
+    else:
+        found = evaluate(function, points, rows)
     best = found.argmax(dim=1, keepdim=True).unsqueeze(-1)
     chosen: Tensor = points.take_along_dim(best, dim=1).squeeze(1)
     return chosen

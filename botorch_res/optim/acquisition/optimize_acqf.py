@@ -48,7 +48,8 @@ def optimize_robust_acqf(
 
     Args:
         acq_function: Any BoTorch acquisition function of ``batch_shape x 1 x d`` points
-            in the user's units.
+            in the user's units. If it has a method ``at_one_setting``, as
+            ``qRobustEntropySearch`` has, this compares the rows of theta.
         domain: The domain to search.
         q: The number of candidates. They are found one after another, each with the
             previous ones as pending points.
@@ -171,10 +172,20 @@ def _make_search(
     rows = max(1, batch_limit // len(seeds))
     factor = starts_per_restart(domain)
 
+    at_one_setting: Callable[[Tensor], Tensor] | None
+    at_one_setting = getattr(acq_function, "at_one_setting", None)
+
     def function(points: Tensor) -> Tensor:
-        # Without a batch, n x 1 x d points are BoTorch's n batches of one point.
-        values: Tensor = acq_function(points.unsqueeze(-2) if is_batch else points)
-        return values.view(points.shape[:-1])
+        values: Tensor
+        if at_one_setting is not None and points.shape[1] > 1:
+            groups = points.transpose(1, 2)
+            values = at_one_setting(groups if is_batch else groups.squeeze(1))
+            values = values.view(groups.shape[:-1]).transpose(1, 2)
+        else:
+            # Without a batch, n x 1 x d points are BoTorch's n batches of one point.
+            alone = points.flatten(0, 1)
+            values = acq_function(alone.unsqueeze(-2) if is_batch else alone)
+        return values.reshape(points.shape[:-1])
 
     def make_starts() -> Tensor:
         optima: Tensor | None = getattr(acq_function, "robust_optimizers", None)

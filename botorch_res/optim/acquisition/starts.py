@@ -115,7 +115,8 @@ def select_starts(
     """Select every member's starting points as BoTorch does for one function.
 
     Args:
-        function: Maps ``n x S x d`` points to ``n x S`` values, one member per seed.
+        function: Maps ``n x m x S x d`` points to ``n x m x S`` values, one member per
+            seed; see ``multistart.py``.
         domain: The domain.
         optima: ``S x C x d`` sampled optima, if there are any.
         seeds: ``S`` seeds.
@@ -140,7 +141,7 @@ def select_starts(
         n = draw * raw_samples
         raw = torch.stack([domain.sample(n, seed) for seed in own_seeds])
         raw = add_optima(raw, optima, domain)
-        values = evaluate(function, raw.movedim(0, 1), rows)
+        values = evaluate(function, raw.movedim(0, 1).unsqueeze(1), rows).squeeze(1)
         is_flat = (values.amax(dim=0) == values.amin(dim=0)).tolist()
         for i, points in enumerate(raw):
             if i not in selected and (draw == NUM_DRAWS or not is_flat[i]):
