@@ -46,7 +46,7 @@ def test_indefinite_systems_give_ascent_directions(dim):
     assert ((direction * rhs).sum((-2, -1)) > 0).all()
 
 
-@pytest.mark.parametrize(("dim", "share"), [(1, 1.0), (2, 0.9), (3, 0.85)])
+@pytest.mark.parametrize(("dim", "share"), [(1, 1.0), (2, 1.0), (3, 0.85)])
 def test_box_steps(dim, share):
     n = 200
     generator = torch.Generator().manual_seed(1)
@@ -68,7 +68,7 @@ def test_box_steps(dim, share):
     )
     assert (value >= -1e-12).all()
     assert (value <= best + 1e-9).all()
-    # No coordinate is released once it is held, so not every step is exact.
+    # In three dimensions no coordinate is released once it is held.
     assert (value >= best - 1e-9).double().mean() >= share
 
 
@@ -78,3 +78,19 @@ def test_convex_models_are_climbed_to_the_boundary(dim):
     hessian = 0.1 * torch.eye(dim, dtype=torch.double).unsqueeze(0)
     one = torch.ones_like(gradient)
     assert torch.equal(box_newton_step(gradient, hessian, -one, one), one)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_steps_where_the_model_says_little_stay_in_the_box(dim):
+    one = torch.ones(3, dim, dtype=torch.double)
+    # Flat, a saddle without curvature along the axes, and too steep to be true.
+    hessian = torch.zeros(3, dim, dim, dtype=torch.double)
+    hessian[1] = 1.0 - torch.eye(dim, dtype=torch.double)
+    hessian[2] = 1e100
+    step = box_newton_step(0.5 * one, hessian, -one, 2.0 * one)
+    assert ((step >= -1.0) & (step <= 2.0)).all()
+    assert torch.equal(step[0], 2.0 * one[0])
+    gain = (0.5 * step).sum(-1) + 0.5 * torch.einsum(
+        "ni,nij,nj->n", step, hessian, step
+    )
+    assert (gain >= 0.0).all()

@@ -13,7 +13,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from botorch_res.optim.worst_cases.newton import box_newton_step, multiply
+from botorch_res.optim.worst_cases.newton import box_newton_step, dot, multiply
 
 # Points along each axis, by dimension, if the lengthscale is unknown. In higher
 # dimensions there are five. A safe choice, at most a few thousand points in total for
@@ -125,7 +125,7 @@ class ProductGrid:
         offset = (corner - position).to(values.dtype)
         gradient = gradient + multiply(hessian, offset)
         step = box_newton_step(gradient, hessian, -1.0 - offset, 1.0 - offset)
-        gain = (step * (gradient + 0.5 * multiply(hessian, step))).sum(dim=-1)
+        gain = dot(step, gradient + 0.5 * multiply(hessian, step))
         value = height + gain
         theta = (corner + step) * self.spacing
         best, order = value.topk(index.shape[-1], dim=-1)
