@@ -421,9 +421,9 @@ def tabulate_memory() -> Table:
 
 # What the profile asks for, and the name of the function that does it.
 PARTS = {
-    "robust optima of the samples": "robust_optimum",
+    "robust optima of the samples": "constrained_robust_optimum",
     "expectation propagation": "expectation_propagation",
-    "worst cases of candidates": "_worst_cases",
+    "worst cases of candidates": "worst_cases",
     "moments of truncated pairs": "truncate_to_optimum",
     "prediction of pairs": "pair_posterior",
     "gradients": "run_backward",

@@ -18,7 +18,7 @@ from botorch.exceptions.errors import (
 from botorch_res.checks import check_finite, check_like, check_type
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
-from botorch_res.optim import RobustOptimum
+from botorch_res.optim import ConstrainedOptimum, RobustOptimum
 from botorch_res.sampling import BatchFunction
 
 
@@ -94,16 +94,25 @@ def check_samples(samples: Any, domain: RobustDomain, view: ExactGPView) -> None
         )
 
 
-def check_optima(optima: Any, domain: RobustDomain, shape: torch.Size) -> None:
+def check_optima(
+    optima: Any, domain: RobustDomain, shape: torch.Size, num_constraints: int | None
+) -> None:
     """Raise unless robust optima can be those of samples.
 
     Args:
         optima: The optima.
         domain: The domain of the samples.
         shape: The ``sample_shape`` of the samples.
+        num_constraints: The number of constraints, ``None`` if there are none.
     """
-    check_type("optima", optima, RobustOptimum)
-    sizes = ((domain.x.dim,), (domain.theta.dim,), ())
+    sizes: list[tuple[int, ...]] = [(domain.x.dim,), (domain.theta.dim,), ()]
+    parts = [(domain.x, "x"), (domain.theta, "theta")]
+    if num_constraints is None:
+        check_type("optima", optima, RobustOptimum)
+    else:
+        check_type("optima", optima, ConstrainedOptimum)
+        sizes += [(num_constraints, domain.theta.dim), (num_constraints,)]
+        parts.append((domain.theta, "constraint_theta"))
     for name, part, size in zip(optima._fields, optima, sizes, strict=True):
         check_type(f"optima.{name}", part, torch.Tensor)
         if part.shape != (*shape, *size):
@@ -113,10 +122,26 @@ def check_optima(optima: Any, domain: RobustDomain, shape: torch.Size) -> None:
             )
         check_like(f"optima.{name}", part, domain.bounds)
         check_finite(**{f"optima.{name}": part})
-    for space, values in ((domain.x, optima.x), (domain.theta, optima.theta)):
+    for space, name in parts:
+        values = getattr(optima, name)
         outside = ~space.contains(values)
         if outside.any():
             raise InputDataError(
-                f"Expected `optima.{space.name}` in the domain, got "
+                f"Expected `optima.{name}` in the domain, got "
                 f"{values[outside][0].tolist()}."
             )
+
+
+def with_constraints(optima: RobustOptimum | ConstrainedOptimum) -> ConstrainedOptimum:
+    """Robust optima in the form of those under constraints.
+
+    Args:
+        optima: The optima, with or without constraints.
+
+    Returns:
+        The optima, with zero constraints if there are none.
+    """
+    if isinstance(optima, ConstrainedOptimum):
+        return optima
+    none = optima.theta.unsqueeze(-2)[..., :0, :], optima.value.unsqueeze(-1)[..., :0]
+    return ConstrainedOptimum(*optima, *none)

@@ -40,6 +40,15 @@ rough functions. A worst case that is about to vanish can be so flat that the se
 it ends early. In a tie with such a worst case, the gradient is off by up to a few
 percent.
 
+With constraints on further outputs, the goal is the best worst case of the objective
+among the ``x`` whose constraints hold in the worst case. Outputs are independent, and
+the acquisition function is the sum of their terms, because an observation is one of all
+outputs. Each output has its own sites and pairs. If ``x`` is feasible in a sample, the
+sample says ``f*_c <= f(x, h_c(x))`` as above. If not, it says that the constraint which
+it violates most is violated, ``c_j(x, h_jc(x)) >= 0``. At the robust optimum it says
+``c_j(x*_c, theta) <= 0`` at the local worst cases of ``c_j``. Where the one passes into
+the other, the variances are averages, too.
+
 References:
 .. [Weichert2024robust]
     D. Weichert, A. Kister, S. Houben, P. Link and G. Ernis. Robust Entropy Search for
@@ -50,9 +59,11 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
@@ -69,35 +80,66 @@ from botorch.utils.transforms import (
     t_batch_mode_transform,
 )
 from torch import Tensor
+from torch.nn import ModuleList
 
+from botorch_res.acquisition.channel import Channel, Ranked
+from botorch_res.acquisition.feasibility import (
+    known_at,
+    least_values,
+    shares,
+    stacked,
+    valid_at_optimum,
+)
+from botorch_res.acquisition.outcome_constraints import (
+    OutcomeConstraints,
+    check_members,
+    read_constraints,
+    read_limits,
+    read_objective,
+    samples_of_outputs,
+)
+from botorch_res.acquisition.output import Knowledge, Output
 from botorch_res.acquisition.problem import (
     check_optima,
     check_samples,
     is_negating,
     match_domain,
+    with_constraints,
 )
-from botorch_res.acquisition.targets import LocalWorstCases, Target, find_target
-from botorch_res.acquisition.truncation import tie_weights
+from botorch_res.acquisition.targets import Intervals, Target, find_target
 from botorch_res.checks import check_finite, check_number, check_points, check_type
 from botorch_res.domain import RobustDomain
-from botorch_res.inference import expectation_propagation
-from botorch_res.models import ExactGPView, StagedGP
-from botorch_res.optim import RobustOptimum, WorstCaseSolver, robust_optimum
+from botorch_res.models import ExactGPView
+from botorch_res.optim import (
+    ConstrainedOptimum,
+    RobustOptimum,
+    WorstCaseSolver,
+    constrained_robust_optimum,
+)
+from botorch_res.optim.robust_optima.robust_problem import best_of
+from botorch_res.optim.tuples import join
 from botorch_res.optim.worst_cases.solver import LEAST_EFFORT
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
+from botorch_res.seeding import derive_seed
 
-# Against a tolerance of 1e-6, this changes the acquisition function by less than 1e-4
-# nats in most places, and after a hundred observations by up to 1e-2 in the worst. The
-# error of expectation propagation itself is larger there.
-EP_TOLERANCE = 1e-2
-# The error of a posterior covariance, relative to the prior variance.
-PSEUDO_NOISE = 1e-8
-# Both of two worst cases count if the gap between them is less than this, in prior
-# standard deviations. A safe choice: small against the differences that matter, but
-# wide enough for the steps of an ascent.
-TIE_WIDTH = 0.01
 # Elements of memory for the moments of one truncated pair: 28 nodes of a few tensors.
 QUADRATURE_WIDTH = 128
+
+
+class Seen(NamedTuple):
+    """All worst cases at the settings of observed points.
+
+    Attributes:
+        points: ``batch_shape x n x d`` points.
+        inside: ``batch_shape x n`` booleans: whether the settings are in the domain.
+        ranked: The worst cases of each channel.
+        found: The same in the form of optima, ``C x batch_shape x n``.
+    """
+
+    points: Tensor
+    inside: Tensor
+    ranked: list[Ranked]
+    found: ConstrainedOptimum
 
 
 class qRobustEntropySearch(AcquisitionFunction):
@@ -117,6 +159,7 @@ class qRobustEntropySearch(AcquisitionFunction):
 
     Attributes:
         domain: The domain, on the model's dtype and device.
+        outputs: What is known of the objective, and then of each constrained output.
         samples: The ``C x batch_shape`` sampled functions, negated if ``maximize``,
             with outcomes in the model's (for example standardised) units.
         robust_optimizers: ``C x batch_shape x d``, each sample's robust optimum
@@ -125,6 +168,9 @@ class qRobustEntropySearch(AcquisitionFunction):
         robust_settings: ``C x batch_shape x d_x``, ``x*_c`` alone.
         robust_optimal_values: ``C x batch_shape``, its value ``f*_c``, in the units of
             ``samples``.
+        robust_violations: ``C x batch_shape``, the largest worst case of a constraint
+            there, in the model's units: positive if the sample has no feasible ``x``,
+            and minus infinity without constraints.
         noise_variance: ``batch_shape``, the noise ``s2`` of an observation, in the
             square of these units.
         ep_converged: ``C x batch_shape``, whether expectation propagation converged.
@@ -134,9 +180,7 @@ class qRobustEntropySearch(AcquisitionFunction):
     robust_optimizers: Tensor
     robust_settings: Tensor
     robust_optimal_values: Tensor
-    _sampled_optimizers: Tensor
-    _sampled_settings: Tensor
-    _sampled_values: Tensor
+    robust_violations: Tensor
     ep_converged: Tensor
     ep_num_sweeps: Tensor
 
@@ -154,14 +198,17 @@ class qRobustEntropySearch(AcquisitionFunction):
         effort: float = 1.0,
         max_elements: int = 2**22,
         seed: int | Sequence[int] | None = None,
-        samples: BatchFunction | None = None,
-        optima: RobustOptimum | None = None,
+        samples: BatchFunction | Mapping[int, BatchFunction] | None = None,
+        optima: RobustOptimum | ConstrainedOptimum | None = None,
+        constraints: OutcomeConstraints | None = None,
+        objective_index: int = 0,
     ) -> None:
         r"""Draw function samples, find their robust optima and condition on them.
 
         Args:
             model: A fitted exact single-output model such as ``SingleTaskGP``: single,
-                batched or an ensemble.
+                batched or an ensemble. With constraints a ``ModelListGP`` of such
+                models, or one of them with several independent outputs.
             domain: Which columns are controllable, and the values they can take.
             num_samples: The number ``C`` of function samples.
             maximize: If ``True``, maximise the minimum over ``theta``. If ``False``,
@@ -183,8 +230,15 @@ class qRobustEntropySearch(AcquisitionFunction):
                 for each model, and then draws the samples of the single models.
             samples: ``C x batch_shape`` functions to use instead of drawing new ones.
                 They are minimised over ``x`` and have the model's outcome units, like
-                the attribute ``samples`` of another instance.
+                the attribute ``samples`` of another instance. With constraints a
+                dictionary, with such functions for every constrained output and the
+                objective.
             optima: The robust optima of these functions, if known.
+            constraints: The lower and the upper bound of each constrained output, one
+                of them possibly ``None``, as in BoTorch's constrained acquisition
+                functions. They must hold for all ``theta``. Violations are compared in
+                the model's units, so standardise the outcomes.
+            objective_index: The output to optimise.
 
         Example:
             >>> model = SingleTaskGP(train_X, train_Y)
@@ -196,50 +250,106 @@ class qRobustEntropySearch(AcquisitionFunction):
         check_type("maximize", maximize, bool)
         check_number("max_elements", max_elements, 1)
         check_number("effort", effort, LEAST_EFFORT)
-        negate = maximize != is_negating(posterior_transform)
-        self.view = ExactGPView(model, negate=negate, model_units=True)
         self.max_elements = max_elements
-        self.domain = match_domain(domain, self.view)
+        index = objective_index
+        limits = read_constraints(model, constraints, index, posterior_transform)
+        negate = maximize != is_negating(posterior_transform)
+        readings = [read_objective(model, index, constraints, negate)]
+        readings += [read_limits(model, *limit) for limit in limits.items()]
+        views = [reading.view for reading in readings]
+        self.domain = match_domain(domain, views[0])
+        check_members(views)
         self._check_pending(X_pending)
+        indices = [index, *limits]
         if samples is not None:
-            check_samples(samples, self.domain, self.view)
-            samples = deepcopy(samples)  # which ``to`` and ``float`` change in place
+            given = samples_of_outputs(samples, indices, constraints is not None)
+            for functions, view in zip(given, views, strict=True):
+                check_samples(functions, self.domain, view)
+            drawn = deepcopy(given)  # which ``to`` and ``float`` change in place
         elif optima is not None:
             raise InputDataError(
                 "Expected `optima` together with their `samples` only."
             )
         else:
-            samples = draw_fourier_samples(
-                self.view,
-                num_samples,
-                num_features=num_features,
-                method=method,
-                seed=seed,
-                domain=self.domain,
+            drawn = [
+                draw_fourier_samples(
+                    view,
+                    num_samples,
+                    num_features=num_features,
+                    method=method,
+                    seed=derive_seed(seed, i),
+                    domain=self.domain,
+                )
+                for i, view in enumerate(views)
+            ]
+        self._outputs = ModuleList(
+            Output(
+                reading.view,
+                functions,
+                [
+                    Channel(own, self.domain, effort)
+                    for own in reading.channels(functions)
+                ],
             )
-        self.samples = samples
+            for reading, functions in zip(readings, drawn, strict=True)
+        )
+        solvers = [channel.solver for channel in self._channels]
         if optima is not None:
-            check_optima(optima, self.domain, samples.sample_shape)
-        self.solver = WorstCaseSolver(self.samples, self.domain, effort)
-        if optima is None:
+            num = None if constraints is None else len(solvers) - 1
+            check_optima(optima, self.domain, self.samples.sample_shape, num)
+        else:
             # With this many steps the order of the columns does not change the optima.
             # Columns that are listed beside free ones do not count.
             mixed = (p for p in (self.domain.x, self.domain.theta) if not p.is_finite)
             dim = self.domain.dim - sum(len(part.listed) for part in mixed)
             num_steps = 2 if dim == 2 else 6
-            optima = robust_optimum(self.solver, num_steps=num_steps)
-        for name, value in (
-            ("_sampled_optimizers", self.domain.join(optima.x, optima.theta)),
-            ("_sampled_settings", optima.x),
-            ("_sampled_values", optima.value),
-            ("robust_optimizers", None),
-            ("robust_settings", None),
-            ("robust_optimal_values", None),
-            ("ep_converged", None),
-            ("ep_num_sweeps", None),
+            optima = constrained_robust_optimum(
+                solvers[0], solvers[1:], num_steps=num_steps
+            )
+        for name, value in with_constraints(optima)._asdict().items():
+            self.register_buffer(f"_sampled_{name}", value)
+            self.register_buffer(f"_best_{name}", None)
+        for name in (
+            "robust_optimizers",
+            "robust_settings",
+            "robust_optimal_values",
+            "robust_violations",
+            "ep_converged",
+            "ep_num_sweeps",
         ):
-            self.register_buffer(name, value)
+            self.register_buffer(name, None)
         self.set_X_pending(X_pending)
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What is known of the objective, and then of each constrained output."""
+        return [output for output in self._outputs if isinstance(output, Output)]
+
+    @property
+    def view(self) -> ExactGPView:
+        """The model of the objective."""
+        return self.outputs[0].view
+
+    @property
+    def samples(self) -> BatchFunction:
+        """The samples of the objective."""
+        return self.outputs[0].samples
+
+    @property
+    def solver(self) -> WorstCaseSolver:
+        """The search for the worst cases of the objective's samples."""
+        return self._channels[0].solver
+
+    @property
+    def _channels(self) -> list[Channel]:
+        """The objective, and then each bound of each constrained output."""
+        return [channel for output in self.outputs for channel in output.channels]
+
+    @property
+    def _best(self) -> ConstrainedOptimum:
+        """The best that is known of each sample."""
+        fields = ConstrainedOptimum._fields
+        return ConstrainedOptimum(*(getattr(self, f"_best_{name}") for name in fields))
 
     @property
     def noise_variance(self) -> Tensor:
@@ -337,147 +447,135 @@ class qRobustEntropySearch(AcquisitionFunction):
 
     def _information_gain(self, points: Tensor) -> Tensor:
         """Compute the gain at ``model_batch_shape x n x m x d`` points."""
-        prior, conditional = self._variances(points)
-        noise = self.view.noise_at(points.flatten(-3, -2))
-        conditional = (conditional + noise).log().mean(dim=0)
-        gain = 0.5 * ((prior + noise).log() - conditional)
-        by_setting: Tensor = gain.unflatten(-1, points.shape[-3:-1])
+        gains = []
+        for output, (prior, conditional) in zip(
+            self.outputs, self._variances(points), strict=True
+        ):
+            noise = output.view.noise_at(points.flatten(-3, -2))
+            conditional = (conditional + noise).log().mean(dim=0)
+            gains.append(0.5 * ((prior + noise).log() - conditional))
+        total = sum(gains[1:], start=gains[0])
+        by_setting: Tensor = total.unflatten(-1, points.shape[-3:-1])
         return by_setting
 
-    def _variances(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the variances ``v`` and ``v_c`` at a chunk of points.
+    def _variances(self, points: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Compute each output's variances ``v`` and ``v_c`` at a chunk of points.
 
         Args:
             points: ``model_batch_shape x n x m x d`` points, ``m`` of each setting.
 
         Returns:
-            ``... x n m`` variances.
+            For each output ``... x n m`` variances.
         """
         m = points.shape[-2]
-        worst = self._worst_cases(points[..., 0, :], num_branches=3)
-        partners, values, depth = (
-            part.repeat_interleave(m, dim=dim)
-            for part, dim in zip(worst, (-2, -1, -1), strict=True)
-        )
+        settings = points[..., 0, :]
+        ranked = [channel.worst_cases(settings, 3) for channel in self._channels]
+        ranked = [own.repeated(m) for own in ranked]
         points = points.flatten(-3, -2)
-        worst_value = values[..., 0, :]
-        inputs = self.view.transform_inputs(points)
-        width = TIE_WIDTH * self.view.prior_variance(inputs).detach().sqrt()
-        weights = tie_weights(values, depth, width)
-        mean, covariance, prior = self.process.pair_posterior(
-            inputs, self.view.transform_inputs(partners[..., :2, :, :].flatten(-3, -2))
-        )
-        shape = weights.shape[-2:]
-        mean = (weights.unsqueeze(-1) * mean.unflatten(-2, shape)).sum(dim=-3)
-        covariance = weights[..., None, None] * covariance.unflatten(-3, shape)
-        covariance, prior = covariance.sum(dim=-4), prior[..., : shape[-1]]
-        optimal_value = self.robust_optimal_values.unsqueeze(-1)
-
-        def own_bound() -> Tensor:
-            # A theta that nature cannot choose can be worse than the worst case.
-            _, theta = self.domain.split(points)
-            is_possible = self.domain.theta.contains(theta)
-            return torch.where(is_possible, worst_value, math.inf)
-
-        conditional = self.target.at_candidate(
-            mean, covariance, optimal_value, worst_value, own_bound
-        )
-        return prior.clamp_min(0.0), conditional
+        best = self._best
+        least = [value.unsqueeze(-1) for value in least_values(best)]
+        widths = [output.tie_width(points) for output in self.outputs[1:]]
+        values = [own.value[..., 0, :] for own in ranked]
+        weights = shares(best, stacked(values[1:], values[0]), widths)
+        return [
+            output.variances(
+                self.target,
+                points,
+                ranked[own],
+                least[own],
+                None if weights is None else weights[own],
+            )
+            for output, own in zip(self.outputs, self._slices, strict=True)
+        ]
 
     def _condition(self) -> None:
-        """Condition the process on each sample's target, by expectation propagation."""
-        members = self.view.batch_shape
-        process: StagedGP = self.view
-        points = self.view.original_inputs
-        if self.X_pending is not None:
-            pending = self.X_pending.to(points)
-            values = self.samples(pending)
-            pending = pending.expand(*members, *pending.shape)
-            transformed = self.view.transform_inputs(pending)
-            noise = self.view.noise_at(pending).expand(pending.shape[:-1])
-            process = process.with_observations(transformed, values, noise)
-            points = torch.cat([points, pending], dim=-2)
-        partners, worst_value, _ = self._worst_cases(points, num_branches=1)
-        partners, worst_value = partners.squeeze(-3), worst_value.squeeze(-2)
-        x, theta = self.domain.split(points)
-        x_inside = self.domain.x.contains(x)
-        self._update_optima(torch.where(x_inside, worst_value, math.inf), x, partners)
-        optimal = self.robust_optimal_values.unsqueeze(-1)
-        # Points outside the domain obey neither the worst case nor the optimum.
-        intervals = [
-            self.target.at_worst_cases(
-                torch.where(x_inside, optimal, -math.inf), worst_value
+        """Condition the outputs on each sample's target, by expectation propagation."""
+        pending = self.X_pending
+        seen: list[Seen] = []
+        for output in self.outputs:
+            # Outputs that were observed together share their settings.
+            points = output.points(pending)
+            same = (own for own in seen if torch.equal(own.points, points))
+            seen.append(next(same, None) or self._see(points))
+        self._update_optima([own.found for own in seen])
+        best = self._best
+        least = least_values(best)
+        for output, own, channels in zip(self.outputs, seen, self._slices, strict=True):
+            known = known_at(best, own.found.constraint_value, own.inside)
+            output.condition(
+                self.target,
+                pending,
+                [
+                    Knowledge(
+                        own.ranked[i].points.squeeze(-3),
+                        own.ranked[i].value.squeeze(-2),
+                        known[i],
+                        self._at_optimum(output, i, least[i]),
+                    )
+                    for i in range(channels.start, channels.stop)
+                ],
             )
+        self.ep_converged = torch.stack([o.converged for o in self.outputs]).all(dim=0)
+        self.ep_num_sweeps = torch.stack([o.num_sweeps for o in self.outputs]).amax(0)
+
+    @property
+    def _slices(self) -> list[slice]:
+        """Where the channels of each output are among all channels."""
+        sizes = [len(output.channels) for output in self.outputs]
+        return [
+            slice(end - n, end) for n, end in zip(sizes, accumulate(sizes), strict=True)
         ]
-        found = self.target.at_optimum(self._worst_cases_at_optima, optimal)
-        if found is not None:
-            partners = torch.cat([partners, found[0]], dim=-2)
-            intervals.append(found[1])
-        inside = self.domain.theta.contains(theta)
-        at_data = self.target.at_observations(
-            torch.where(inside, worst_value, math.inf)
-        )
-        partners = self.view.transform_inputs(partners)
-        if at_data is None:
-            mean, covariance = process.joint_posterior(partners)
-        else:
-            intervals.insert(0, at_data)
-            mean, covariance = process.site_posterior(partners)
-        lower, upper = (
-            torch.cat(bounds, dim=-1) for bounds in zip(*intervals, strict=True)
-        )
-        # Each model has its own, so that other members of the batch do not change it.
-        prior = self.view.prior_variance(partners).amax(dim=-1, keepdim=True)
-        result = expectation_propagation(
-            mean,
-            covariance,
-            lower=lower,
-            upper=upper,
-            pseudo_noise=PSEUDO_NOISE * prior.expand_as(mean),
-            tolerance=EP_TOLERANCE,
-        )
-        self.process = process.with_sites(
-            partners, result.site_precision, result.site_shift
-        )
-        self.ep_converged = result.converged
-        self.ep_num_sweeps = result.num_sweeps
 
-    def _update_optima(self, values: Tensor, x: Tensor, partners: Tensor) -> None:
-        """Take the sampled robust optima, unless one of the worst cases is lower."""
-        best, index = values.min(dim=-1, keepdim=True)
-        index, best = index.unsqueeze(-1), best.squeeze(-1)
-        sampled = self._sampled_values
-        is_lower = (best < sampled).unsqueeze(-1)
-        self.robust_optimal_values = torch.minimum(best, sampled)
-        self.robust_optimizers, self.robust_settings = (
-            torch.where(is_lower, part.take_along_dim(index, dim=-2).squeeze(-2), own)
-            for part, own in (
-                (partners, self._sampled_optimizers),
-                (x.expand(*values.shape, -1), self._sampled_settings),
-            )
+    def _see(self, points: Tensor) -> Seen:
+        """Find all worst cases at the settings of ``batch_shape x n x d`` points."""
+        ranked = [channel.worst_cases(points, 1) for channel in self._channels]
+        x, _ = self.domain.split(points)
+        inside = self.domain.x.contains(x)
+        values = [
+            torch.where(inside, own.value.squeeze(-2), math.inf) for own in ranked
+        ]
+        thetas = [own.theta.squeeze(-3) for own in ranked]
+        found = ConstrainedOptimum(
+            x.expand(*values[0].shape, -1),
+            thetas[0],
+            values[0],
+            stacked(thetas[1:], thetas[0], dim=-2),
+            stacked(values[1:], values[0]),
         )
+        return Seen(points, inside, ranked, found)
 
-    def _worst_cases_at_optima(self) -> LocalWorstCases:
-        """Find the local worst cases at each sample's robust optimum that can tie."""
-        x = self.robust_settings.unsqueeze(-2)
-        (theta, value), _ = self.solver.local_worst_cases(x, x.shape[-1] + 1)
-        points = self.domain.join(x.unsqueeze(-2), theta).squeeze(-3)
-        prior = self.view.prior_variance(self.view.transform_inputs(points))
-        return LocalWorstCases(points, value.squeeze(-2), TIE_WIDTH * prior.sqrt())
+    def _update_optima(self, seen: list[ConstrainedOptimum]) -> None:
+        """Take the sampled robust optima, unless one of the settings seen is better."""
+        fields = ConstrainedOptimum._fields
+        axis = len(self.samples.sample_shape)
+        sampled = ConstrainedOptimum(
+            *(getattr(self, f"_sampled_{name}").unsqueeze(axis) for name in fields)
+        )
+        best = best_of(join([sampled, *seen], dim=axis))
+        for name, value in best._asdict().items():
+            setattr(self, f"_best_{name}", value)
+        self.robust_optimizers = self.domain.join(best.x, best.theta)
+        self.robust_settings = best.x
+        self.robust_optimal_values = best.value
+        self.robust_violations = best.violation
 
-    def _worst_cases(
-        self, points: Tensor, num_branches: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Find each sample's worst cases at the controllable part of each point."""
-        x = self.domain.setting(points)
-        (theta, value), depth = self.solver.local_worst_cases(x, num_branches)
-        points = self.domain.join(x.unsqueeze(-3), theta.transpose(-3, -2))
-        return points, value.mT, depth.mT
+    def _at_optimum(
+        self, output: Output, channel: int, least: Tensor
+    ) -> tuple[Tensor, Intervals] | None:
+        """What the target says about a channel at each sample's robust optimum."""
+        find = partial(
+            output.worst_cases_at, self._channels[channel], self.robust_settings
+        )
+        found = self.target.at_optimum(find, least.unsqueeze(-1))
+        if found is None:
+            return None
+        points, intervals = found
+        return points, valid_at_optimum(intervals, self._best, channel == 0)
 
     def _rows(self) -> int:
         """Choose the number of candidates in a chunk."""
-        known = 3 * self.process.known_points.shape[-2]
-        widest = max(known, len(self.solver.thetas), QUADRATURE_WIDTH)
+        sizes = [output.process.known_points.shape[-2] for output in self.outputs]
+        widest = max(3 * max(sizes), len(self.solver.thetas), QUADRATURE_WIDTH)
         return max(1, self.max_elements // (self.samples.sample_shape.numel() * widest))
 
     def _apply(self, fn: Any, recurse: bool = True) -> qRobustEntropySearch:
@@ -485,7 +583,8 @@ class qRobustEntropySearch(AcquisitionFunction):
         dtype = self.domain.bounds.dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.domain = match_domain(self.domain, self.view)
-        self.solver = WorstCaseSolver(self.samples, self.domain, self.solver.effort)
+        for channel in self._channels:
+            channel.search_in(self.domain, channel.solver.effort)
         if self.X_pending is not None:
             self.X_pending = self.X_pending.to(self.view.original_inputs)
         if self.domain.bounds.dtype != dtype:

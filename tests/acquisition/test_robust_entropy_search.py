@@ -26,19 +26,28 @@ from gpytorch.means import ZeroMean
 from scipy import integrate, stats
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributions import Normal
 from torch.nn import Module
 
 from botorch_res import RobustDomain, optimize_robust_acqf
-from botorch_res.acquisition import qRobustEntropySearch, robust_entropy_search
+from botorch_res.acquisition import (
+    output,
+    qRobustEntropySearch,
+    robust_entropy_search,
+)
+from botorch_res.acquisition.channel import Channel
 from botorch_res.acquisition.targets import Intervals, Target
-from botorch_res.optim import WorstCaseSolver, robust_optimum
+from botorch_res.optim import (
+    WorstCaseSolver,
+    constrained_robust_optimum,
+    robust_optimum,
+)
 from botorch_res.optim.worst_cases import box_search
 from botorch_res.optim.worst_cases.box_search import BoxSearch
 from botorch_res.optim.worst_cases.theta_search import without_depth
 from botorch_res.sampling import draw_fourier_samples
 from tests import problems
 from tests.acquisition.jumps import largest_jump
+from tests.acquisition.truncated_draws import draws_within
 from tests.fake_device import on_fake_device
 from tests.inference.interval_problems import truncated_moments
 from tests.mixed_problems import (
@@ -149,30 +158,9 @@ def constraints(
 def constrained_draws(
     model: SingleTaskGP, acqf: qRobustEntropySearch, z: Tensor, seed: int
 ) -> Tensor:
-    """Draws of ``f(z)``; those that violate an inequality are thrown away.
-
-    Variables are drawn one after the other, the most restricted first, so that most
-    draws are thrown away before they are complete.
-    """
-    mean, covariance, lower, upper = constraints(model, acqf, z)
-    marginal = Normal(mean, covariance.diagonal().sqrt())
-    order = (marginal.cdf(upper) - marginal.cdf(lower)).argsort()
-    covariance = covariance[order][:, order] + 1e-9 * torch.eye(len(mean), **DOUBLE)
-    root = torch.linalg.cholesky(covariance)
-    draws = Draws(seed)
-    place = int((order == len(model.train_inputs[0])).nonzero())
-    kept = torch.empty(0, **DOUBLE)
-    for _ in range(10):
-        white = torch.empty(0, 100_000, **DOUBLE)
-        for i, row in enumerate(root):
-            white = torch.cat([white, draws.normal(1, white.shape[1])])
-            value = mean[order[i]] + row[: i + 1] @ white
-            white = white[:, (value >= lower[order[i]]) & (value <= upper[order[i]])]
-        kept = torch.cat([kept, mean[order[place]] + root[place] @ white])
-        # The standard error of their variance is 1 %.
-        if len(kept) >= 20_000:
-            break
-    return kept
+    """Draws of ``f(z)``; those that violate an inequality are thrown away."""
+    limits = constraints(model, acqf, z)
+    return draws_within(*limits, len(model.train_inputs[0]), seed)
 
 
 def sequential_ep(
@@ -277,7 +265,7 @@ class TestAgainstMonteCarlo:
             if len(draws) < 1000:
                 continue
             expected = float(draws.var())
-            prior, conditional = acqf._variances(z)
+            ((prior, conditional),) = acqf._variances(z)
             errors.append(abs(float(conditional[0, 0]) / expected - 1.0))
             gain = 0.5 * torch.log((prior[0] + 1e-2) / (expected + 1e-2))
             monte_carlo_error = 3.0 * 0.5 * (2.0 / len(draws)) ** 0.5
@@ -299,7 +287,7 @@ class TestAgainstMonteCarlo:
     )
     def test_conditional_variance_by_the_textbook(self, kind, target, monkeypatch):
         """The same approximation, step by step, without its error."""
-        monkeypatch.setattr(robust_entropy_search, "EP_TOLERANCE", 1e-8)
+        monkeypatch.setattr(output, "EP_TOLERANCE", 1e-8)
         for seed in range(12):
             model, domain, z = random_problem(kind, seed)
             t = len(model.train_targets)
@@ -321,7 +309,7 @@ class TestAgainstMonteCarlo:
             expected = truncated_pair_variance(
                 mean[pair], covariance[pair][:, pair], *bounds
             )
-            _, conditional = acqf._variances(z.unsqueeze(-2))
+            ((_, conditional),) = acqf._variances(z.unsqueeze(-2))
             assert float(conditional) == pytest.approx(expected, rel=1e-3)
 
     def test_pending_points_are_observations_of_the_sample(self, target):
@@ -342,14 +330,16 @@ class TestAgainstMonteCarlo:
         model.posterior(pending)
         richer = model.condition_on_observations(pending, values.mT, noise=noise)
         z = random_points(6, seed=9)
-        prior, _ = acqf._variances(z)
+        ((prior, _),) = acqf._variances(z)
         expected = richer.posterior(z.squeeze(-2)).variance.squeeze(-1)
         assert torch.allclose(prior, expected, rtol=1e-6)
         twin = qRobustEntropySearch(richer, domain, **options)
         # The twin with the samples of the first.
         drawn = [name for name in dict(acqf.named_buffers()) if "_sampled" in name]
-        for name in ("samples", "solver", *drawn):
+        for name in drawn:
             setattr(twin, name, getattr(acqf, name))
+        for name in ("samples", "_channels"):
+            setattr(twin.outputs[0], name, getattr(acqf.outputs[0], name))
         twin.set_X_pending(None)
         assert torch.allclose(twin(z), acqf(z), rtol=1e-5)
         acqf.set_X_pending(None)
@@ -383,7 +373,8 @@ class TestLimits:
         acqf = qRobustEntropySearch(model, domain, num_samples=8, target=target, seed=1)
         x, _ = domain.split(random_points(10, seed=1))
         x = domain.x.sample(10, seed=0) if domain.x.is_finite else x.squeeze(-2)
-        partners = acqf._worst_cases(domain.join(x, domain.theta.bounds[0]), 2)[0]
+        (channel,) = acqf.outputs[0].channels
+        partners = channel.worst_cases(domain.join(x, domain.theta.bounds[0]), 2).points
         hard = torch.cat(
             [
                 model.train_inputs[0],
@@ -411,19 +402,19 @@ class TestLimits:
 
     def test_no_constraints_no_information(self, monkeypatch):
         model = make_model(t=4, seed=1)
-        unconstrained = qRobustEntropySearch._worst_cases
+        unconstrained = Channel.worst_cases
 
         def without_values(self, points, num_branches):
-            partners, value, depth = unconstrained(self, points, num_branches)
-            value = torch.full_like(value, -torch.inf)
+            ranked = unconstrained(self, points, num_branches)
+            value = torch.full_like(ranked.value, -torch.inf)
             value[..., 0, :] = torch.inf
-            return partners, value, depth
+            return ranked._replace(value=value)
 
-        monkeypatch.setattr(qRobustEntropySearch, "_worst_cases", without_values)
+        monkeypatch.setattr(Channel, "worst_cases", without_values)
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target="characteristics", seed=1
         )
-        acqf._sampled_values = torch.full((4,), -torch.inf, **DOUBLE)
+        acqf._sampled_value = torch.full((4,), -torch.inf, **DOUBLE)
         acqf.set_X_pending(None)
         assert acqf(random_points(50, seed=3)).abs().max() < 1e-12
 
@@ -464,7 +455,7 @@ class TestLimits:
         acqf = qRobustEntropySearch(
             model, make_domain(), num_samples=4, target=target, seed=0
         )
-        prior, _ = acqf._variances(torch.tensor([[[0.5, 3.0]]], **DOUBLE))
+        ((prior, _),) = acqf._variances(torch.tensor([[[0.5, 3.0]]], **DOUBLE))
         assert prior[0] == pytest.approx(1e-4, rel=1e-2)
         assert acqf.ep_converged.all()
 
@@ -550,9 +541,10 @@ class TestGradient:
             model, make_domain(), num_samples=4, target=target, seed=seed
         )
         points = random_points(2000, seed=seed)
-        _, value, depth = acqf._worst_cases(points.squeeze(-2), num_branches=3)
+        (channel,) = acqf.outputs[0].channels
+        _, _, value, depth = channel.worst_cases(points.squeeze(-2), num_branches=3)
         gap, depth = value[:, 0] - value[:, 1], depth[:, 1]
-        width = robust_entropy_search.TIE_WIDTH
+        width = output.TIE_WIDTH
         shallow = ((gap < depth) & (depth < width)).any(dim=0)
         assert shallow.sum() >= least
         error = gradient_errors(acqf, points[shallow], step=1e-6)
@@ -570,7 +562,7 @@ class TestExpectationPropagation:
         domain = make_domain(kind)
         options = {"num_samples": 4, "target": target, "seed": 0}
         acqf = qRobustEntropySearch(model, domain, **options)
-        monkeypatch.setattr(robust_entropy_search, "EP_TOLERANCE", 1e-8)
+        monkeypatch.setattr(output, "EP_TOLERANCE", 1e-8)
         exact = qRobustEntropySearch(model, domain, **options)
         change = (acqf(points) - exact(points)).abs()
         assert change.max() < 1e-2
@@ -613,7 +605,7 @@ class TestTies:
             pairs = self.neighbours_at_ties(acqf)
             steps.append(self.steps_between(acqf, pairs))
             with monkeypatch.context() as patch:
-                patch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
+                patch.setattr(output, "TIE_WIDTH", 1e-300)
                 jumps.append(self.steps_between(acqf, pairs))
         steps, jumps = torch.cat(steps), torch.cat(jumps)
         assert len(steps) >= 6
@@ -639,11 +631,12 @@ class TestTies:
     def test_away_from_ties_only_the_worst_case_counts(self, monkeypatch):
         acqf = qRobustEntropySearch(make_model(5, 1), make_domain(), seed=0)
         points = random_points(64, seed=5)
-        value = acqf._worst_cases(points.squeeze(-2), num_branches=2)[1]
+        (channel,) = acqf.outputs[0].channels
+        value = channel.worst_cases(points.squeeze(-2), num_branches=2).value
         alone = (value[:, 0] - value[:, 1]).amin(dim=0) > 0.02
         assert alone.sum() > 5
         before = acqf(points)
-        monkeypatch.setattr(robust_entropy_search, "TIE_WIDTH", 1e-300)
+        monkeypatch.setattr(output, "TIE_WIDTH", 1e-300)
         assert torch.equal(acqf(points)[alone], before[alone])
 
 
@@ -660,11 +653,11 @@ def test_steps_to_the_optima(domain, num_steps, monkeypatch):
     """Each column of z counts once, and columns listed beside free ones do not."""
     seen = []
 
-    def record(solver, **options):
+    def record(solver, constraints, **options):
         seen.append(options["num_steps"])
-        return robust_optimum(solver, **options)
+        return constrained_robust_optimum(solver, constraints, **options)
 
-    monkeypatch.setattr(robust_entropy_search, "robust_optimum", record)
+    monkeypatch.setattr(robust_entropy_search, "constrained_robust_optimum", record)
     X = domain.sample(5, seed=0)
     model = SingleTaskGP(X, X.sum(dim=-1, keepdim=True), outcome_transform=None)
     qRobustEntropySearch(model, domain, 2, seed=0)
@@ -674,11 +667,11 @@ def test_steps_to_the_optima(domain, num_steps, monkeypatch):
 def test_effort(monkeypatch):
     efforts = []
 
-    def record(solver, **options):
+    def record(solver, constraints, **options):
         efforts.append(solver.effort)
-        return robust_optimum(solver, **options)
+        return constrained_robust_optimum(solver, constraints, **options)
 
-    monkeypatch.setattr(robust_entropy_search, "robust_optimum", record)
+    monkeypatch.setattr(robust_entropy_search, "constrained_robust_optimum", record)
     options = {"model": make_model(5, 1), "domain": make_domain(), "seed": 0}
     usual = qRobustEntropySearch(**options)
     fine = qRobustEntropySearch(effort=2.0, **options)
@@ -931,10 +924,9 @@ class TestBatches:
                 if "input_transform" not in name:
                     axis = 1 if buffer.shape[:2] == (4, 3) else 0
                     setattr(single.samples, name, buffer.select(axis, member))
-            single.solver = type(single.solver)(single.samples, single.domain)
-            single._sampled_values = acqf._sampled_values[:, member]
-            single._sampled_optimizers = acqf._sampled_optimizers[:, member]
-            single._sampled_settings = acqf._sampled_settings[:, member]
+            single.outputs[0].channels[0].search_in(single.domain, effort=1.0)
+            for name in ("_sampled_x", "_sampled_theta", "_sampled_value"):
+                setattr(single, name, getattr(acqf, name)[:, member])
             single.set_X_pending(None)
             assert torch.allclose(values[:, member], single(z), rtol=1e-5, atol=1e-7)
 
