@@ -399,7 +399,7 @@ class qRobustEntropySearch(AcquisitionFunction):
         r"""Evaluate the information gain at points that differ in theta alone.
 
         The worst cases at their common setting are found once, which is most of the
-        work.
+        work. A subclass that changes ``forward`` has to change this, too.
 
         Args:
             X: ``batch_shape x m x d`` points in the user's units. In each batch all

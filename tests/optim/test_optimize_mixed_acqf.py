@@ -92,7 +92,7 @@ class RowFunction(AcquisitionFunction):
 
 
 @pytest.mark.parametrize(
-    ("num_x", "num_theta", "rate"), [(4, 3, 0.98), (2, 12, 0.98), (1, 12, 0.97)]
+    ("num_x", "num_theta", "rate"), [(4, 3, 0.98), (12, 12, 0.97), (1, 12, 0.97)]
 )
 def test_maximum_of_random_functions(num_x, num_theta, rate):
     domain, found = make_domain(num_x, num_theta), []
@@ -180,16 +180,16 @@ def test_many_rows_are_compared_in_chunks():
         with OperationCount() as counter:
             optimize_robust_acqf(function, domain, seed=0)
         counts.append(counter.count)
-        # Four times eight starts with all rows of x; less in the ascent.
-        assert function.largest == max(1024, 32 * num)
+        # Eight times eight starts with about 64 pairs of rows; less in the ascent.
+        assert function.largest == {5: 64 * 25, 50: 64 * 50}[num]
         _, value = optimize_robust_acqf(function, domain, seed=0, batch_limit=2000)
         best, spread = function.best()
         assert value > best - 0.1 * spread
     # Random numbers of the starts are drawn one after the other.
     assert counts[1] <= 1.05 * counts[0]
     function = RowFunction(50, 50, [0])
-    optimize_robust_acqf(function, domain, seed=0, batch_limit=100)
-    assert function.largest == 100
+    optimize_robust_acqf(function, domain, seed=0, batch_limit=200)
+    assert function.largest == 200
 
 
 class TestStarts:
@@ -256,7 +256,8 @@ def test_is_listed():
         ({}, {}, 1),
         ({0: [0.0, 0.3, 1.0]}, {}, 3),
         ({0: [0.0, 1.0]}, {2: [0.0, 1.0]}, 4),
-        ({0: [0.0, 0.3, 1.0]}, {2: [0.0, 1.0]}, 4),
+        ({0: [0.0, 0.3, 1.0]}, {2: [0.0, 1.0]}, 6),
+        ({0: [0.0, 0.3, 1.0]}, {2: [0.0, 0.5, 1.0]}, 8),
         ({}, {2: [0.0, 0.3, 1.0]}, 1),
         ({0: [0.0, 0.3, 1.0], 1: [0.5, 1.0]}, {2: [0.0, 1.0]}, 1),
     ],

@@ -334,6 +334,7 @@ def test_search_refuses_bad_arguments_and_values():
     ):
         optimize_replicates(batch, unit_domain(2, 1), SEEDS)
     batch.forward = lambda X: torch.full(X.shape[:2], torch.nan, **DOUBLE)
+    batch.at_one_setting = lambda X: torch.full(X.shape[:3], torch.nan, **DOUBLE)
     with pytest.raises(RuntimeError, match="48 of 48 values of qRobust"):
         optimize_replicates(batch, domain, SEEDS)
 

@@ -54,12 +54,12 @@ def optimize_robust_acqf(
         q: The number of candidates. They are found one after another, each with the
             previous ones as pending points.
         num_restarts: The number of starting points of the local search. If listed and
-            free columns are mixed in ``x``, the search begins with up to four times as
-            many, and continues with the best ones.
-        raw_samples: The number of points from which these are selected (up to four
-            times as many, likewise).
+            free columns are mixed in ``x``, or if there are constraints, the search
+            begins with up to eight times as many, and continues with the best ones.
+        raw_samples: The number of points from which these are selected.
         num_rounds: The number of rounds of the local search.
-        batch_limit: The largest number of points that are evaluated at once.
+        batch_limit: The largest number of points that are evaluated at once, except in
+            the ascent.
         seed: The seed of the initial points.
         fixed_features: Values of columns to keep, ``{column: value}``.
         inequality_constraints: Linear constraints on controllable columns, a list of
@@ -115,11 +115,11 @@ def optimize_replicates(
         num_restarts: The number of starting points of a member's local search.
         raw_samples: The number of points from which these are selected.
         num_rounds: The number of rounds of the local search.
-        max_choices: The largest number of pairs of a starting point and a row of listed
-            values that a member compares. (``optimize_robust_acqf`` uses its
-            ``batch_limit`` for this.)
+        max_choices: About how many points a member compares at most, of a starting
+            point and a pair of rows of listed values of ``x`` and of ``theta``.
+            (``optimize_robust_acqf`` uses its ``batch_limit`` for this.)
         batch_limit: The largest number of points that are evaluated at once, over all
-            members.
+            members, except in the ascent.
 
     Returns:
         The ``S x d`` candidates, and their ``S`` acquisition values.
@@ -170,7 +170,7 @@ def _make_search(
     domain = domain.evaluations
     _check_output(acq_function, domain, [len(seeds)] if is_batch else [])
     rows = max(1, batch_limit // len(seeds))
-    factor = starts_per_restart(domain)
+    num_starts = min(raw_samples, num_restarts * starts_per_restart(domain))
 
     at_one_setting: Callable[[Tensor], Tensor] | None
     at_one_setting = getattr(acq_function, "at_one_setting", None)
@@ -198,8 +198,8 @@ def _make_search(
             domain,
             optima,
             seeds,
-            factor * num_restarts,
-            factor * raw_samples,
+            num_starts,
+            raw_samples,
             rows,
             is_nonnegative(acq_function),
         )
