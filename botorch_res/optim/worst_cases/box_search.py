@@ -6,7 +6,8 @@ climbers go up by Newton's method. If the functions are analytic, they first cli
 polynomials through the values of the table, which costs almost nothing. With one
 variable the polynomials are as good as the functions, to about 1e-10 of a standard
 deviation, and nothing else is needed. With more variables, and for rough functions, the
-last steps are on the functions themselves.
+last steps are on the functions themselves. Functions that are local polynomials
+already need no others: see ``LocalPolynomials``.
 
 Climbers never go down. One of them starts at the highest point of the grid, so the
 search never ends lower than that. The number of steps is fixed.
@@ -87,13 +88,16 @@ class SearchPlan(NamedTuple):
     num_steps: int
 
 
-def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
+def plan_search(
+    dim: int, is_analytic: bool, effort: float, is_expanded: bool = False
+) -> SearchPlan:
     """Choose how to search.
 
     Args:
         dim: The dimension of the box.
         is_analytic: Whether polynomials approximate the functions well.
         effort: Scales the density of the grid and the number of local searches.
+        is_expanded: Whether the functions themselves are local polynomials.
 
     Returns:
         The plan.
@@ -116,18 +120,19 @@ def plan_search(dim: int, is_analytic: bool, effort: float) -> SearchPlan:
     if is_analytic and dim <= 3:
         # Polynomials only have to lead to where Newton's method converges. With three
         # steps on them, twice as many climbers or one more step on the functions, the
-        # misses in two dimensions are the same.
+        # misses in two dimensions are the same. Where there are no polynomials to begin
+        # with, because the functions are some, three steps on these are as good.
         num_climbers = max(2, round((dim + 1) * effort))
         return SearchPlan(
             density=ANALYTIC_DENSITY * effort,
             max_points=max_points,
             num_peaks=2 * num_climbers,
-            radius=5 - dim,
+            radius=0 if is_expanded else 5 - dim,
             margin=0,
             num_climbers=num_climbers,
-            num_polynomial_steps=2,
+            num_polynomial_steps=0 if is_expanded else 2,
             num_finalists=1,
-            num_steps=1 if dim == 2 else dim,
+            num_steps=3 if is_expanded or dim == 3 else 1,
         )
     # Neither the values on the grid nor a first step show which of several peaks is the
     # highest. In three dimensions, half as many finalists miss 0.8 % more, and half as
@@ -161,6 +166,7 @@ class BoxSearch(ThetaSearch):
         lengthscale: Tensor | None,
         is_analytic: bool,
         effort: float,
+        is_expanded: bool = False,
     ) -> None:
         """Choose the grid, and how to search from it.
 
@@ -169,11 +175,12 @@ class BoxSearch(ThetaSearch):
             lengthscale: ``d`` distances over which the functions change, if known.
             is_analytic: Whether polynomials approximate the functions well.
             effort: Scales the density of the grid and the number of local searches.
+            is_expanded: Whether the functions themselves are local polynomials.
         """
         self.lower, width = bounds[0], bounds[1] - bounds[0]
         self.width = width
         dim = len(width)
-        plan = plan_search(dim, is_analytic, effort)
+        plan = plan_search(dim, is_analytic, effort, is_expanded)
         counts = grid_counts(lengthscale, width, plan.density, plan.max_points)
         # The functions are too rough for polynomials on the largest grid. Rounding may
         # have removed one point of it.

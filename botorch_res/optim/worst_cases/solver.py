@@ -38,6 +38,7 @@ from botorch_res.optim.worst_cases.theta_search import (
     WorstCase,
 )
 from botorch_res.sampling import BatchFunction, Derivatives, as_batch_function, memory
+from botorch_res.sampling.local_polynomials import LocalPolynomials, expand_locally
 
 # With less effort the grids would be empty.
 LEAST_EFFORT = 0.01
@@ -80,12 +81,14 @@ class WorstCaseSolver:
                 f"{domain.bounds.dtype}; use `domain.to(dtype)`."
             )
         self.effort = effort
-        self.search = self._make_search()
+        local = self._expand()
+        self.search = self._make_search(local is not None)
+        source = self.functions if local is None else local
         x, theta = domain.x.index, domain.theta.index[domain.theta.free]
         with torch.no_grad():
             self.table = self.functions.theta_table(self.thetas, domain)
             self.derivative_tables = [
-                self.functions.derivative_table(index)
+                source.derivative_table(index)
                 for index in (x, theta, torch.cat([x, theta]))
             ]
 
@@ -94,14 +97,25 @@ class WorstCaseSolver:
         """The ``M x d_theta`` thetas whose values the search starts from."""
         return self.search.thetas
 
-    def _make_search(self) -> ThetaSearch:
+    def _expand(self) -> LocalPolynomials | None:
+        """Expand the functions, if they have the same two variables as theta."""
+        x, theta = self.domain.x, self.domain.theta
+        if not len(theta.free) == self.domain.dim == 2:
+            return None
+        corners = zip(x.bounds, theta.bounds, strict=True)
+        bounds = torch.stack([self.domain.join(*corner) for corner in corners])
+        return expand_locally(self.functions, bounds)
+
+    def _make_search(self, is_expanded: bool) -> ThetaSearch:
         """Make the search over the domain's thetas."""
         theta = self.domain.theta
         if theta.choices is not None:
             return FiniteSearch(theta.choices)
         lengthscale = self.lengthscale(theta)
         is_analytic = self.functions.is_analytic
-        box = BoxSearch(theta.free_bounds, lengthscale, is_analytic, self.effort)
+        box = BoxSearch(
+            theta.free_bounds, lengthscale, is_analytic, self.effort, is_expanded
+        )
         return box if theta.is_box else MixedSearch(theta, box)
 
     def __call__(self, x: Tensor) -> WorstCase:
