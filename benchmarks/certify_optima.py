@@ -1,20 +1,25 @@
 """Compute the robust optima that the problems store.
 
-Run as ``python -m benchmarks.certify_optima``, in a minute. A dense grid over
+Run as ``python -m benchmarks.certify_optima``, in two minutes. A dense grid over
 ``x`` finds the cells in which the worst-case value may be lowest; then a grid around
 the best point of each cell shrinks until its spacing is that of floating point numbers.
 A smooth minimum, around which rounding hides all differences, is polished to the root
-of the derivative. The worst case over ``theta`` is exact. The tests certify the stored
-values in another way.
+of the derivative. Under constraints, the conditions of optimality are solved for the
+worst cases that are active at the best point of the grid. The worst case over ``theta``
+is exact. The tests certify the stored values in another way.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from scipy.optimize import brentq, fsolve
+from scipy.optimize import brentq, fsolve, minimize
 from torch import Tensor
 
 from botorch_res.test_functions import (
+    Cantilever,
+    ConstrainedPolynomial,
     DeepDrawing,
     GaussianValleys,
     GrowingSines,
@@ -23,15 +28,19 @@ from botorch_res.test_functions import (
     RobustBranin,
     RobustEggholder,
     RobustHartmann3,
+    RobustIslands,
     RobustPolynomial,
     RobustTestProblem,
     ShiftedSinusLinear,
     SinusLinear,
     SnapHook,
+    SwingingObstacle,
     SwitchingModes,
     TolerancePolynomial,
     ToleranceRosenbrock,
     ToleranceSinusLinear,
+    WeldedBeam,
+    WorstCaseConstraints,
 )
 
 POINTS = {1: 1_000_001, 2: 1201}  # along every side, by dimension of x
@@ -145,6 +154,75 @@ def on_the_kink(problem: RobustTestProblem, x: Tensor, thetas: Tensor) -> Tensor
     return x.new_tensor(fsolve(conditions, [*x.tolist(), 0.5], xtol=1e-13)[:2])
 
 
+def under_constraints(problem: Any) -> tuple[Tensor, Tensor]:
+    """Solve the conditions of optimality under constraints.
+
+    Args:
+        problem: A problem with constraints, to be minimised.
+
+    Returns:
+        The ``d_x`` tensor ``x*`` and the worst-case value.
+    """
+    domain = problem.domain
+    points = grid(*domain.x.bounds, POINTS[domain.x.dim])
+    best, value = points[0], torch.inf
+    for part in points.split(100_000):
+        met = (problem.worst_case_slack(part) >= 0).all(dim=-1)
+        values = torch.where(met, problem.worst_case_value(part), torch.inf)
+        if values.min() < value:
+            best, value = part[values.argmin()], float(values.min())
+    thetas = problem._worst_thetas(best).reshape(-1, domain.theta.dim)
+    others = problem._worst_slack_thetas(best).reshape(-1, domain.theta.dim)
+
+    def objective(x: Tensor) -> Tensor:
+        values: Tensor = problem(domain.join(x.expand(len(thetas), -1), thetas))
+        return values
+
+    def slack(x: Tensor) -> Tensor:
+        values: Tensor = problem.evaluate_slack(
+            domain.join(x.expand(len(others), -1), others)
+        )
+        return values.flatten()
+
+    start = [*best.tolist(), value]
+    rough = minimize(
+        lambda w: w[-1],
+        start,
+        bounds=[*domain.x.bounds.T.tolist(), (None, None)],
+        constraints=[
+            {
+                "type": "ineq",
+                "fun": lambda w: w[-1] - objective(best.new_tensor(w[:-1])),
+            },
+            {"type": "ineq", "fun": lambda w: slack(best.new_tensor(w[:-1]))},
+        ],
+        method="SLSQP",
+        options={"ftol": 1e-14},
+    ).x
+    x = best.new_tensor(rough[:-1])
+    active = objective(x) > rough[-1] - 1e-6
+    tight = slack(x) < 1e-6
+    counts = [int(active.sum()), int(tight.sum())]
+
+    def conditions(point: list[float]) -> list[float]:
+        at = best.new_tensor(point[: len(x)]).requires_grad_()
+        level, *weights = best.new_tensor(point[len(x) :])
+        own, below = objective(at)[active], slack(at)[tight]
+        factor = torch.stack(weights)
+        both = torch.cat([own, -below])
+        slope = torch.autograd.grad(both @ factor, at)[0]
+        total = factor[: counts[0]].sum() - 1.0
+        return [*(own - level).tolist(), *below.tolist(), float(total), *slope.tolist()]
+
+    first = [1.0 / counts[0]] * counts[0] + [0.1] * counts[1]
+    found = fsolve(conditions, [*rough, *first], xtol=1e-12)
+    x = best.new_tensor(found[: len(x)])
+    print(
+        "    multipliers:", found[len(x) + 1 :], "slacks:", problem.worst_case_slack(x)
+    )
+    return x, problem.worst_case_value(x)
+
+
 def main() -> None:
     """Print the optima of all problems that store one."""
     for problem in (
@@ -165,16 +243,24 @@ def main() -> None:
         SnapHook(),
         SwitchingModes(),
         MotorCatalogue(),
+        ConstrainedPolynomial(),
+        WeldedBeam(),
+        Cantilever(),
+        RobustIslands(),
+        SwingingObstacle(),
     ):
-        x, value = robust_optimum(problem)
+        is_constrained = isinstance(problem, WorstCaseConstraints)
+        solve = under_constraints if is_constrained else robust_optimum
+        x, value = solve(problem)
         thetas = problem._worst_thetas(x).reshape(-1, problem.domain.theta.dim)
         by_theta = problem(problem.domain.join(x, thetas))
         active = (by_theta > value - 1e-9 * value.abs()).nonzero().squeeze(-1)
-        is_listed = problem.domain.theta.is_finite
+        is_listed = problem.domain.theta.is_finite and not is_constrained
         if len(active) == 1 and is_listed and problem.domain.x.dim == 1:
             x = polished(problem, x, thetas[active[0]])
             value = problem.worst_case_value(x)
-        if len(active) == 2 and len(problem.domain.x.free) == 2:
+        kinks = len(active) == 2 and len(problem.domain.x.free) == 2
+        if kinks and not is_constrained:
             x = on_the_kink(problem, x, thetas[active])
             value = problem.worst_case_value(x)
         setting, theta = x.tolist(), thetas[by_theta.argmax()].tolist()

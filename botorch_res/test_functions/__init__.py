@@ -1,6 +1,14 @@
 """Robust test problems with certified optima."""
 
 from botorch_res.test_functions.base import RobustTestProblem, ToleranceProblem
+from botorch_res.test_functions.constrained import (
+    Cantilever,
+    ConstrainedPolynomial,
+    RobustIslands,
+    SwingingObstacle,
+    WeldedBeam,
+    WorstCaseConstraints,
+)
 from botorch_res.test_functions.deep_drawing import DeepDrawing
 from botorch_res.test_functions.mixed import MotorCatalogue, SnapHook, SwitchingModes
 from botorch_res.test_functions.robot_pushing import RobotPushing
@@ -23,6 +31,8 @@ from botorch_res.test_functions.tolerances import (
 from botorch_res.test_functions.within_model import WithinModel
 
 __all__ = [
+    "Cantilever",
+    "ConstrainedPolynomial",
     "DeepDrawing",
     "GaussianValleys",
     "GrowingSines",
@@ -32,15 +42,19 @@ __all__ = [
     "RobustBranin",
     "RobustEggholder",
     "RobustHartmann3",
+    "RobustIslands",
     "RobustPolynomial",
     "RobustTestProblem",
     "ShiftedSinusLinear",
     "SinusLinear",
     "SnapHook",
+    "SwingingObstacle",
     "SwitchingModes",
     "TolerancePolynomial",
     "ToleranceProblem",
     "ToleranceRosenbrock",
     "ToleranceSinusLinear",
+    "WeldedBeam",
     "WithinModel",
+    "WorstCaseConstraints",
 ]
