@@ -38,12 +38,16 @@ class Task:
 
 
 def built_in_problems() -> dict[str, type[Any]]:
-    """The test problems by their names on the command line, such as ``branin``."""
+    """The test problems by their names on the command line, such as ``branin``.
+
+    Those with constraints are left out.
+    """
     module = importlib.import_module("botorch_res.test_functions")
     return {
         name.removeprefix("Robust").lower(): getattr(module, name)
         for name in module.__all__
         if name not in ("RobustTestProblem", "ToleranceProblem")
+        and not issubclass(getattr(module, name), module.WorstCaseConstraints)
     }
 
 
