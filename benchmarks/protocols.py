@@ -29,7 +29,9 @@ from botorch_res.models import (
 )
 from botorch_res.test_functions import (
     DeepDrawing,
+    GaussianValleys,
     MotorCatalogue,
+    PlateauWithCliff,
     RobotPushing,
     RobustBranin,
     RobustEggholder,
@@ -42,6 +44,7 @@ from botorch_res.test_functions import (
     SwitchingModes,
     TolerancePolynomial,
     ToleranceProblem,
+    ToleranceRosenbrock,
     ToleranceSinusLinear,
     WithinModel,
 )
@@ -212,6 +215,19 @@ def with_tolerances(
     return replace(rules, make=lambda seed: problem, model_factory=factory)
 
 
+def from_literature(kind: type[ToleranceProblem], iterations: int = 40) -> Protocol:
+    """The protocol of a problem with tolerances that the paper does not have.
+
+    Args:
+        kind: The class of the problem.
+        iterations: The number of iterations.
+
+    Returns:
+        The protocol.
+    """
+    return standardised(kind, num_initial=5, iterations=iterations, num_seeds=10)
+
+
 def with_categories(kind: type[RobustTestProblem], num_levels: int = 0) -> Protocol:
     """The protocol of a mixed problem, with the package's default model.
 
@@ -303,6 +319,9 @@ PROTOCOLS = PAPER_PROTOCOLS | {
         "sinus_linear", ShiftedSinusLinear()
     ),
     "sinus_linear_interval": lambda: standardised(ToleranceSinusLinear, iterations=60),
+    "gaussian_valleys": lambda: from_literature(GaussianValleys),
+    "tolerance_rosenbrock": lambda: from_literature(ToleranceRosenbrock),
+    "plateau_with_cliff": lambda: from_literature(PlateauWithCliff, iterations=30),
     "snap_hook": lambda: with_categories(SnapHook),
     "snap_hook_levels": lambda: with_categories(SnapHook, 21),
     "switching_modes": lambda: with_categories(SwitchingModes),

@@ -381,6 +381,9 @@ def test_protocols(name):
         "polynomial_tolerance": (10, 100, 100),
         "sinus_linear_tolerance": (1, 60, 50),
         "sinus_linear_interval": (1, 60, 50),
+        "gaussian_valleys": (5, 40, 10),
+        "tolerance_rosenbrock": (5, 40, 10),
+        "plateau_with_cliff": (5, 30, 10),
     }.get(name, (5, 25, 10))
     assert (rules.num_initial, rules.iterations, rules.num_seeds) == numbers
     other = rules.make(1).domain
