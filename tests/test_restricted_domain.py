@@ -157,6 +157,23 @@ class TestConstraints:
             atol=1e-9,
         )
 
+    @pytest.mark.parametrize("width", [0.1, 1e-2, 1e-4, 1e-6])
+    def test_thin_strips_are_filled(self, width):
+        """Not only near their center, and in the other columns as without them."""
+        strip = [([0, 1], [1.0, 1.0], 0.7 - width), ([0, 1], [-1.0, -1.0], -0.7)]
+        domain = PLAIN.restricted(inequality_constraints=strip)
+        z = domain.sample(700, seed=0)
+        assert domain.x.contains(domain.x.of(z)).all()
+        assert torch.equal(z[:, 2:], PLAIN.sample(700, seed=0)[:, 2:])
+        for coordinate in (z[:, 0] / 0.7, (0.7 - z[:, 0] - z[:, 1]) / width):
+            share = torch.histc(coordinate, 7, 0.0, 1.0) / 700
+            assert share.sum() > 0.99
+            assert share.min() > 0.04
+        # Without a constraint that cuts, nothing moves.
+        whole = PLAIN.restricted(inequality_constraints=[([0, 1], [1.0, 1.0], -1e9)])
+        x = PLAIN.x.sample(50, seed=0)
+        torch.testing.assert_close(whole.x.spread(x), x, rtol=0.0, atol=1e-9)
+
     def test_one_after_another(self):
         domain = PLAIN.restricted(inequality_constraints=[SHARES])
         domain = domain.restricted({2: 0.4}).restricted(inequality_constraints=[ORDER])

@@ -65,6 +65,7 @@ class DomainPart(Unchangeable):
     normals: Tensor
     limits: Tensor
     _centers: Tensor
+    _axes: Tensor
     _slots: Tensor
 
     def __init__(
@@ -114,13 +115,15 @@ class DomainPart(Unchangeable):
         limits = self.limits - self.rows @ self.listed_of(self.normals).mT
         normals, bounds = self.free_of(self.normals), self.free_bounds
         feasible = polytope.feasible_rows(normals, limits, self._scale)
-        centers = bounds.new_zeros(len(self.rows), 0)
+        cut = polytope.Polytopes(normals[:0], normals[:0])
         if not self.is_finite:
-            centers, has_point = polytope.centers(normals, limits, bounds)
+            cut, has_point = polytope.centers(normals, limits, bounds)
             feasible = feasible & has_point
         if not feasible.any():
             raise polytope.no_such_point(self.normals, self.limits)
-        vars(self).update(rows=self.rows[feasible], _centers=centers[feasible])
+        vars(self).update(rows=self.rows[feasible])
+        if not self.is_finite:
+            vars(self).update(_centers=cut.center[feasible], _axes=cut.axes[feasible])
 
     @property
     def dim(self) -> int:
@@ -363,9 +366,9 @@ class DomainPart(Unchangeable):
         if not self.is_constrained or self.is_finite:
             return values
         row = self.distances_to_rows(values).argmin(dim=-1)
-        center = self._centers[row]
-        room = self.slack(self.combine(center, self.rows[row]))
-        moved = move(self.free_of(values), center, self.free_of(self.normals), room)
+        cut = polytope.Polytopes(self._centers[row], self._axes[row])
+        room = self.slack(self.combine(cut.center, self.rows[row]))
+        moved = move(self.free_of(values), cut, self.free_of(self.normals), room)
         return self.combine(moved, self.listed_of(values))
 
     def distances_to_rows(self, values: Tensor) -> Tensor:

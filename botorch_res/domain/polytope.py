@@ -1,14 +1,15 @@
 r"""Linear constraints ``A x >= b`` on points of which some columns are listed.
 
 In each row of listed values, the constraints leave a polytope of the free columns. Each
-polytope has a center, where the product of the distances from all faces is largest.
-Points move along the rays from the center. Where a ray leaves the polytope tells how
-far. Columns without a constraint do not move.
+polytope has a center, where the product of the distances from all faces is largest, and
+axes, which turn a ball into an ellipsoid of its form. Points move along the rays from
+the center. Where a ray leaves the polytope tells how far. Columns without a constraint
+do not move.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from botorch.exceptions.errors import InputDataError
@@ -29,8 +30,24 @@ LEAST_RADIUS = 1e-7
 POINT_LENGTH = 1e-5
 
 
-def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the centers of polytopes, which have the same normals.
+class Polytopes(NamedTuple):
+    """Parts of a box.
+
+    Attributes:
+        center: ``... x d`` centers.
+        axes: ``... x d x d`` matrices that map the box about its middle to a body about
+            the center that is about as wide as the polytope in each direction, up to
+            one factor for all directions. Zero if the polytope is a point.
+    """
+
+    center: Tensor
+    axes: Tensor
+
+
+def centers(
+    normals: Tensor, limits: Tensor, bounds: Tensor
+) -> tuple[Polytopes, Tensor]:
+    """Find the centers and axes of polytopes, which have the same normals.
 
     Args:
         normals: The ``m x d`` coefficients ``A``.
@@ -38,7 +55,7 @@ def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Te
         bounds: The ``2 x d`` bounds of a box that contains the polytopes.
 
     Returns:
-        The ``n x d`` centers, and ``n`` booleans: whether a polytope has a point.
+        The ``n`` polytopes, and ``n`` booleans: whether each has a point.
     """
     unique, index = limits.unique(dim=0, return_inverse=True)
     width = bounds[1] - bounds[0]
@@ -52,7 +69,7 @@ def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Te
     table = torch.cat([table, length.unsqueeze(-1)], dim=-1)
     goal = [0.0] * d + [-1.0]
     slack = ROUNDING * A.abs().sum(dim=-1)
-    found, is_feasible = torch.zeros(len(b), d + 1, dtype=A.dtype), []
+    ball, is_feasible = torch.zeros(len(b), d + 1, dtype=A.dtype), []
     for i, own in enumerate(b):
         right = torch.cat(
             [slack - own, torch.zeros_like(eye[0]), torch.ones_like(eye[0])]
@@ -60,8 +77,8 @@ def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Te
         result = _minimum(goal, table, right)
         is_feasible.append(result.status == 0)
         if is_feasible[-1]:
-            found[i] = torch.as_tensor(result.x)
-    center, radius = found[:, :d], found[:, d]
+            ball[i] = torch.as_tensor(result.x)
+    center, radius = ball[:, :d], ball[:, d]
     # A polytope without volume must be a single point, its center.
     is_solid = radius > LEAST_RADIUS
     for own in (b - slack)[torch.tensor(is_feasible) & ~is_solid]:
@@ -70,8 +87,12 @@ def centers(normals: Tensor, limits: Tensor, bounds: Tensor) -> tuple[Tensor, Te
     edges = torch.cat([b, -torch.ones_like(center), 0.0 * center], dim=-1)
     normals = torch.cat([A, -eye, eye])
     center[is_solid] = _analytic_centers(center[is_solid], normals, edges[is_solid])
+    axes = torch.zeros(len(b), d, d, dtype=A.dtype)
+    axes[is_solid] = _axes(center[is_solid], normals, edges[is_solid])
+    axes = width.unsqueeze(-1) * axes.to(bounds) / width
     feasible = torch.tensor(is_feasible, device=bounds.device)
-    return (bounds[0] + width * center.to(bounds))[index], feasible[index]
+    found = Polytopes(bounds[0] + width * center.to(bounds), axes)
+    return Polytopes(*(part[index] for part in found)), feasible[index]
 
 
 def _minimum(goal: list[float], table: Tensor, right: Tensor) -> Any:
@@ -104,6 +125,14 @@ def _analytic_centers(start: Tensor, normals: Tensor, limits: Tensor) -> Tensor:
     return point
 
 
+def _axes(center: Tensor, normals: Tensor, limits: Tensor) -> Tensor:
+    """The inverse root of the Hessian of the logarithms of all slacks."""
+    scaled = normals / (center @ normals.mT - limits).unsqueeze(-1)
+    value, vector = torch.linalg.eigh(scaled.mT @ scaled)
+    axes: Tensor = vector * value.rsqrt().unsqueeze(-2) @ vector.mT
+    return axes
+
+
 def feasible_rows(normals: Tensor, limits: Tensor, scale: Tensor) -> Tensor:
     """Tell which rows satisfy constraints on listed columns alone.
 
@@ -119,33 +148,34 @@ def feasible_rows(normals: Tensor, limits: Tensor, scale: Tensor) -> Tensor:
     return ((limits <= ROUNDING * scale) | ~done).all(dim=-1)
 
 
-def inward(points: Tensor, center: Tensor, normals: Tensor, room: Tensor) -> Tensor:
+def inward(points: Tensor, cut: Polytopes, normals: Tensor, room: Tensor) -> Tensor:
     """Move points towards the center until they satisfy the constraints.
 
     Args:
         points: ``... x d`` points.
-        center: ``... x d`` centers.
+        cut: ``...`` polytopes.
         normals: The ``m x d`` coefficients.
         room: The ``... x m`` slacks of the constraints at the centers.
 
     Returns:
         The ``... x d`` points.
     """
-    offset = (points - center) * (normals != 0.0).any(dim=-2)
+    offset = (points - cut.center) * (normals != 0.0).any(dim=-2)
     share = _leaving(-(offset @ normals.mT), room)
     return torch.where(share > 1.0, points - offset * (1.0 - 1.0 / share), points)
 
 
 def spread(
-    points: Tensor, center: Tensor, normals: Tensor, room: Tensor, bounds: Tensor
+    points: Tensor, cut: Polytopes, normals: Tensor, room: Tensor, bounds: Tensor
 ) -> Tensor:
     """Map a box to its part that satisfies the constraints, ray by ray.
 
-    Points on rays that meet the box before a constraint stay where they are.
+    Without a constraint, points would stay where they are. In a thin strip, most of
+    them are far from its center.
 
     Args:
         points: ``... x d`` points of the box.
-        center: ``... x d`` centers.
+        cut: ``...`` polytopes.
         normals: The ``m x d`` coefficients.
         room: The ``... x m`` slacks of the constraints at the centers.
         bounds: The ``2 x d`` bounds of the box.
@@ -153,12 +183,17 @@ def spread(
     Returns:
         The ``... x d`` points.
     """
-    offset = (points - center) * (normals != 0.0).any(dim=-2)
-    share = _leaving(-(offset @ normals.mT), room)
-    in_box = torch.maximum(
-        _leaving(offset, bounds[1] - center), _leaving(-offset, center - bounds[0])
-    )
-    return torch.where(share > in_box, points - offset * (1.0 - in_box / share), points)
+    used = (normals != 0.0).any(dim=-2)
+    half = 0.5 * (bounds[1] - bounds[0])
+    offset = (points - bounds[0] - half) * used
+    in_box = (offset / half).abs().amax(dim=-1, keepdim=True)
+    offset = (cut.axes @ offset.unsqueeze(-1)).squeeze(-1)
+    change = torch.cat([-(offset @ normals.mT), offset, -offset], dim=-1)
+    sides = [bounds[1] - cut.center, cut.center - bounds[0]]
+    share = _leaving(change, torch.cat([room, *sides], dim=-1))
+    tiny = torch.finfo(points.dtype).tiny ** 0.5
+    moved = cut.center + offset * (in_box / share.clamp_min(tiny))
+    return torch.where(used, moved.clamp(*bounds), points)
 
 
 def _leaving(change: Tensor, room: Tensor) -> Tensor:

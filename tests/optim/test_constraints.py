@@ -96,6 +96,28 @@ def test_acquisition_functions():
     assert torch.stack(on_edge).double().mean() > 0.25
 
 
+@pytest.mark.parametrize("width", [2e-2, 2e-3])
+def test_thin_strips(width):
+    """Against a grid along and across the strip."""
+    strip = [([0, 1], [1.0, 1.0], 0.7 - width), (*MIXTURE[:2], -0.7)]
+    base = unit_domain(2, 1)
+    domain = base.restricted(inequality_constraints=strip)
+    t, s = unit_grid([201, 5], line(2)).unbind(-1)
+    x = torch.stack([0.7 * t, 0.7 * (1.0 - t) - width * s], dim=-1)
+    z = domain.join(x[(x >= 0.0).all(-1)].unsqueeze(1), line(51))
+    for seed in range(12):
+        function = Waves(seed)
+        table = function.values(z)
+        accuracy = 1e-3 * (table.max() - table.min())
+        candidate, value = optimize_robust_acqf(function, domain, seed=seed)
+        assert slack(candidate, strip) >= -1e-8
+        assert value >= table.max() - accuracy
+        if seed < 6:
+            optimum = robust_optimum(function.values, domain)
+            assert slack(optimum.x, strip) >= -1e-8
+            assert optimum.value <= table.amax(-1).amin() + accuracy
+
+
 def test_robust_optima():
     thetas = line(81)
     misses, on_edge = 0, 0
