@@ -90,14 +90,6 @@ from botorch_res.acquisition.feasibility import (
     stacked,
     valid_at_optimum,
 )
-from botorch_res.acquisition.outcome_constraints import (
-    OutcomeConstraints,
-    check_members,
-    read_constraints,
-    read_limits,
-    read_objective,
-    samples_of_outputs,
-)
 from botorch_res.acquisition.output import Knowledge, Output
 from botorch_res.acquisition.problem import (
     check_optima,
@@ -120,6 +112,11 @@ from botorch_res.optim.robust_optima.robust_problem import best_of
 from botorch_res.optim.tuples import join
 from botorch_res.optim.worst_cases.solver import LEAST_EFFORT
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
+from botorch_res.sampling.outcome_constraints import (
+    OutcomeConstraints,
+    read_outputs,
+    samples_of_outputs,
+)
 from botorch_res.seeding import derive_seed
 
 # Elements of memory for the moments of one truncated pair: 28 nodes of a few tensors.
@@ -251,18 +248,15 @@ class qRobustEntropySearch(AcquisitionFunction):
         check_number("max_elements", max_elements, 1)
         check_number("effort", effort, LEAST_EFFORT)
         self.max_elements = max_elements
-        index = objective_index
-        limits = read_constraints(model, constraints, index, posterior_transform)
         negate = maximize != is_negating(posterior_transform)
-        readings = [read_objective(model, index, constraints, negate)]
-        readings += [read_limits(model, *limit) for limit in limits.items()]
+        readings = read_outputs(
+            model, constraints, objective_index, negate, posterior_transform
+        )
         views = [reading.view for reading in readings]
         self.domain = match_domain(domain, views[0])
-        check_members(views)
         self._check_pending(X_pending)
-        indices = [index, *limits]
         if samples is not None:
-            given = samples_of_outputs(samples, indices, constraints is not None)
+            given = samples_of_outputs(samples, objective_index, constraints)
             for functions, view in zip(given, views, strict=True):
                 check_samples(functions, self.domain, view)
             drawn = deepcopy(given)  # which ``to`` and ``float`` change in place

@@ -5,6 +5,10 @@ from botorch_res.optim.acquisition.optimize_acqf import (
     optimize_robust_acqf,
 )
 from botorch_res.optim.acquisition.starts import gen_robust_initial_conditions
+from botorch_res.optim.robust_optima.probable import (
+    ProbableOptimum,
+    recommend_under_constraints,
+)
 from botorch_res.optim.robust_optima.recommend import (
     mean_function,
     recommend_robust_optimum,
@@ -20,6 +24,7 @@ from botorch_res.optim.worst_cases.theta_search import WorstCase
 
 __all__ = [
     "ConstrainedOptimum",
+    "ProbableOptimum",
     "RobustOptimum",
     "WorstCase",
     "WorstCaseSolver",
@@ -29,6 +34,7 @@ __all__ = [
     "optimize_replicates",
     "optimize_robust_acqf",
     "recommend_robust_optimum",
+    "recommend_under_constraints",
     "robust_optimum",
     "worst_case",
 ]

@@ -25,11 +25,17 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import torch
-from botorch.exceptions.errors import InputDataError, UnsupportedError
+from botorch.exceptions.errors import (
+    BotorchTensorDimensionError,
+    InputDataError,
+    UnsupportedError,
+)
 from botorch.models.model import Model
+from botorch.models.model_list_gp_regression import ModelListGP
 from torch import Tensor
 
 from botorch_res.checks import (
+    check_finite,
     check_like,
     check_number,
     check_numbers,
@@ -39,7 +45,15 @@ from botorch_res.checks import (
 from botorch_res.domain import RobustDomain
 from botorch_res.models.fitting import DefaultGP, ModelFactory, same_data
 from botorch_res.optim import mean_function
-from botorch_res.strategies.recommendation import Recommendation, recommend
+from botorch_res.sampling.outcome_constraints import (
+    OutcomeConstraints,
+    check_constraints,
+)
+from botorch_res.strategies.recommendation import (
+    Recommendation,
+    recommend,
+    recommend_constrained,
+)
 
 _STRATEGIES: dict[str, type[Strategy]] = {}
 
@@ -54,6 +68,10 @@ class Strategy(ABC):
             ``min over x of max over theta``.
         model_factory: Turns data into a model; ``DefaultGP()`` if it is not given.
         seed: The seed of whatever is drawn in fitting and recommending.
+        constraints: The lower and the upper bound of each constrained output, one of
+            them possibly ``None``. The objective is output 0, and the others are the
+            further columns of the observed values. The constraints must hold for all
+            theta.
     """
 
     domain: RobustDomain
@@ -61,6 +79,7 @@ class Strategy(ABC):
     maximize: bool
     model_factory: ModelFactory = None  # type: ignore[assignment]
     seed: int = 0
+    constraints: OutcomeConstraints | None = None
     _last_fit: tuple[list[Tensor], Model] | None = field(
         default=None, init=False, repr=False
     )
@@ -70,6 +89,8 @@ class Strategy(ABC):
         check_numbers(self)
         given: ModelFactory | None = self.model_factory
         self.model_factory = DefaultGP() if given is None else given
+        if self.constraints is not None:
+            check_constraints(self.constraints)
 
     @abstractmethod
     def propose(
@@ -133,40 +154,65 @@ class Strategy(ABC):
 
         Args:
             X: A ``t x d`` tensor of evaluated points.
-            Y: A ``t x 1`` tensor of their observed values.
-            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            Y: A ``t x 1`` tensor of their observed values; with constraints ``t x m``.
+            Yvar: A tensor of the noise variances of the same shape, or ``None``.
 
         Returns:
             The recommendation.
         """
         model = self.fit(X, Y, Yvar)
-        return recommend(model, self.domain, self.maximize, self.seed)
+        if self.constraints is None:
+            return recommend(model, self.domain, self.maximize, self.seed)
+        return recommend_constrained(
+            model, self.domain, self.maximize, self.constraints, self.seed
+        )
 
     def fit(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> Model:
         """Fit the model, or return the last one if the data are still the same.
 
         Args:
             X: A ``t x d`` tensor of evaluated points.
-            Y: A ``t x 1`` tensor of their observed values.
-            Yvar: A ``t x 1`` tensor of the noise variances, or ``None``.
+            Y: A ``t x 1`` tensor of their observed values; with constraints ``t x m``
+                for the ``m`` outputs.
+            Yvar: A tensor of the noise variances of the same shape, or ``None``.
 
         Returns:
-            The model.
+            The model; with constraints a list of a model for each output.
         """
         data = [X, Y] if Yvar is None else [X, Y, Yvar]
         if self._last_fit is None or not same_data(self._last_fit[0], data):
-            # A user's factory need not know of categories that do not exist.
-            cat_dims = self.domain.cat_dims
-            model = self.model_factory(
-                X,
-                Y,
-                Yvar,
-                self.domain.evaluations.bounds,
-                self.seed,
-                **({"cat_dims": cat_dims} if cat_dims else {}),
-            )
+            if self.constraints is None:
+                model = self._fit_output(X, Y, Yvar)
+            else:
+                self._check_outputs(Y)
+                noises = [None] * Y.shape[-1] if Yvar is None else Yvar.split(1, -1)
+                outputs = zip(Y.split(1, dim=-1), noises, strict=True)
+                model = ModelListGP(*(self._fit_output(X, *own) for own in outputs))
             self._last_fit = [tensor.clone() for tensor in data], model
         return self._last_fit[1]
+
+    def _check_outputs(self, Y: Tensor) -> None:
+        """Raise unless there are values of all outputs."""
+        needed = 1 + max(self.constraints or [0])
+        if Y.shape[-1] < needed:
+            raise BotorchTensorDimensionError(
+                f"Expected `Y` of at least {needed} columns, the objective and the "
+                f"outputs of `constraints`, got shape {tuple(Y.shape)}."
+            )
+        check_finite(Y=Y)
+
+    def _fit_output(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> Any:
+        """Fit the model of a single output."""
+        # A user's factory need not know of categories that do not exist.
+        cat_dims = self.domain.cat_dims
+        return self.model_factory(
+            X,
+            Y,
+            Yvar,
+            self.domain.evaluations.bounds,
+            self.seed,
+            **({"cat_dims": cat_dims} if cat_dims else {}),
+        )
 
     def believe(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None, X_pending: Tensor
@@ -190,10 +236,12 @@ class Strategy(ABC):
         if len(X_pending) == 0:
             return X, Y, Yvar
         model = self.fit(X, Y, Yvar)
+        outputs: Any = model.models if isinstance(model, ModelListGP) else [model]
         with torch.no_grad():
-            mean = mean_function(model)(X_pending).reshape(-1, 1)
+            means = [mean_function(own)(X_pending).reshape(-1, 1) for own in outputs]
+            mean = torch.cat(means, dim=-1)
         if Yvar is not None:
-            Yvar = torch.cat([Yvar, Yvar.mean().expand_as(mean)])
+            Yvar = torch.cat([Yvar, Yvar.mean(dim=0).expand_as(mean)])
         return torch.cat([X, X_pending]), torch.cat([Y, mean]), Yvar
 
 

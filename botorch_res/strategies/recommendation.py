@@ -9,7 +9,7 @@ mean. It may lie above the predicted value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,14 @@ from torch import Tensor
 
 from botorch_res.domain import RobustDomain
 from botorch_res.models.moments import posterior_moments
-from botorch_res.optim import WorstCaseSolver, mean_function, recommend_robust_optimum
+from botorch_res.optim import (
+    ProbableOptimum,
+    WorstCaseSolver,
+    mean_function,
+    recommend_robust_optimum,
+    recommend_under_constraints,
+)
+from botorch_res.sampling.outcome_constraints import OutcomeConstraints, single_output
 from botorch_res.seeding import seeded
 
 # The central 95 %.
@@ -59,6 +66,8 @@ class Recommendation:
         lower: The lower end of the 95 % interval of the worst-case value at ``x``.
         upper: The upper end.
         standard_deviation: The posterior standard deviation of ``f(x, theta)``.
+        probable: With constraints their worst cases at ``x``, and the probability that
+            all of them hold for all theta.
     """
 
     x: Tensor
@@ -67,6 +76,7 @@ class Recommendation:
     lower: float
     upper: float
     standard_deviation: float
+    probable: ProbableOptimum | None = None
 
 
 def recommend(
@@ -84,6 +94,39 @@ def recommend(
         The recommendation.
     """
     x = recommend_robust_optimum(model, domain, maximize).x
+    return _describe(model, domain, maximize, x, seed)
+
+
+def recommend_constrained(
+    model: Model,
+    domain: RobustDomain,
+    maximize: bool,
+    constraints: OutcomeConstraints,
+    seed: int = 0,
+) -> Recommendation:
+    """Recommend the best setting whose constraints probably hold in the worst case.
+
+    Args:
+        model: A model of several outputs; the objective is the first.
+        domain: The domain.
+        maximize: Whether the worst case is to be maximised.
+        constraints: The lower and the upper bound of each constrained output.
+        seed: The seed of the functions.
+
+    Returns:
+        The recommendation.
+    """
+    best = recommend_under_constraints(
+        model, domain, constraints, maximize=maximize, seed=seed
+    )
+    own = _describe(single_output(model, 0), domain, maximize, best.x, seed)
+    return replace(own, probable=best)
+
+
+def _describe(
+    model: Model, domain: RobustDomain, maximize: bool, x: Tensor, seed: int
+) -> Recommendation:
+    """Predict the worst case at a setting."""
     band = worst_case_band(model, domain, x.unsqueeze(0), maximize, seed)
     theta = band.theta[0]
     with torch.no_grad():

@@ -83,4 +83,5 @@ class RobustEntropySearchStrategy(ModelStrategy):
             target=self.target,
             X_pending=X_pending,
             seed=seed,
+            constraints=self.constraints,
         )

@@ -57,6 +57,10 @@ class StableOptStrategy(SequentialStrategy):
     def _apply(self, model: Model) -> Tensor:
         """The ``batch_shape x 1 x d`` points of a model, single or a batch."""
         rule = StableOpt(
-            model, self.domain, beta=self.sqrt_beta**2, maximize=self.maximize
+            model,
+            self.domain,
+            beta=self.sqrt_beta**2,
+            maximize=self.maximize,
+            constraints=self.constraints,
         )
         return rule.optimize()[0]

@@ -6,15 +6,19 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_res.models import ExactGPView
-from botorch_res.optim import robust_optimum
+from botorch_res.optim import constrained_robust_optimum
 from botorch_res.sampling import draw_fourier_samples
+from botorch_res.sampling.outcome_constraints import read_outputs
+from botorch_res.seeding import derive_seed
 from botorch_res.strategies.base import ModelStrategy, register_strategy
 
 
 @register_strategy("thompson")
 class ThompsonStrategy(ModelStrategy):
     """Draw functions from the posterior and propose their robust optima.
+
+    If the functions of the constraints leave no feasible setting, theta is where the
+    worst of them is violated most.
 
     Pending points are ignored: independent functions keep the points apart.
     """
@@ -45,8 +49,16 @@ class ThompsonStrategy(ModelStrategy):
 
     def _optima(self, model: Model, n: int, seed: int | list[int]) -> Tensor:
         """The ``n x batch_shape x d`` robust optima of functions drawn from a model."""
-        view = ExactGPView(model, negate=self.maximize)
-        samples = draw_fourier_samples(view, n, seed=seed, domain=self.domain)
-        optimum = robust_optimum(samples, self.domain)
-        z = self.domain.join(optimum.x, optimum.theta)
+        readings = read_outputs(model, self.constraints, 0, self.maximize)
+        function, *limits = (
+            channel
+            for i, reading in enumerate(readings)
+            for channel in reading.channels(
+                draw_fourier_samples(
+                    reading.view, n, seed=derive_seed(seed, i), domain=self.domain
+                )
+            )
+        )
+        optimum = constrained_robust_optimum(function, limits, self.domain)
+        z = self.domain.join(optimum.x, optimum.critical_theta)
         return self.domain.nearest_evaluation(z)

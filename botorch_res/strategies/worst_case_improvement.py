@@ -14,6 +14,7 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.acquisition.risk_measures import WorstCase
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.models.transforms.input import AppendFeatures
 from botorch.posteriors.gpytorch import GPyTorchPosterior
@@ -59,6 +60,14 @@ class WorstCaseImprovementStrategy(ModelStrategy):
     num_restarts: int = at_least(1, 4)
     raw_samples: int = at_least(1, 64)
     batch_limit: int = at_least(1, 64)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.constraints is not None:
+            raise UnsupportedError(
+                "Expected no `constraints` with the worst-case improvement: BoTorch's "
+                "risk measures are those of a single output."
+            )
 
     def _propose(
         self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int

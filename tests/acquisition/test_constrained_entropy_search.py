@@ -383,7 +383,7 @@ class TestBadInput:
         [
             ({2: (None, 1.0)}, r"outputs among \[1\] .* output 0 of 2\), got 2"),
             ({0: (None, 1.0)}, r"outputs among \[1\] .* got 0"),
-            ({"stress": (None, 1.0)}, "got 'stress'"),
+            ({"stress": (None, 1.0)}, "by their numbers, got 'stress'"),
             ({True: (None, 1.0)}, "got True"),
             ({1: (None, None)}, r"`constraints\[1\]` to have a lower or an upper"),
             ({1: (2.0, 1.0)}, r"with its lower bound below .* got \(2.0, 1.0\)"),
@@ -411,7 +411,7 @@ class TestBadInput:
                 make_list(3, 0),
                 make_domain(),
                 {1: (None, 1.0)},
-                posterior_transform=ScalarizedPosteriorTransform(torch.ones(2)),
+                posterior_transform=ScalarizedPosteriorTransform(torch.ones(1)),
             )
         batch = problems.make_model(
             Draws(0).uniform(2, 4, 2), Draws(1).normal(2, 4, 1), NOISE

@@ -54,6 +54,19 @@ class ConstrainedOptimum(NamedTuple):
         """Whether all constraints hold in the worst case, ``sample_shape``."""
         return self.violation <= 0.0
 
+    @property
+    def critical_theta(self) -> Tensor:
+        """The theta to watch, ``sample_shape x d_theta``.
+
+        It is the worst case of the function. If ``x`` is not feasible, it is that of
+        the constraint that is violated most.
+        """
+        if self.constraint_value.shape[-1] == 0:
+            return self.theta
+        most = self.constraint_value.argmax(dim=-1)[..., None, None]
+        other = self.constraint_theta.take_along_dim(most, dim=-2).squeeze(-2)
+        return torch.where(self.is_feasible.unsqueeze(-1), self.theta, other)
+
 
 def largest_violation(constraint_value: Tensor) -> Tensor:
     """The largest value of a constraint, minus infinity if there are none.

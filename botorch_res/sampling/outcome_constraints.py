@@ -19,8 +19,8 @@ from torch import Tensor
 
 from botorch_res.checks import check_type, is_number
 from botorch_res.models import ExactGPView
-from botorch_res.sampling import BatchFunction
 from botorch_res.sampling.affine import AffineFunction
+from botorch_res.sampling.batch_function import BatchFunction
 
 # As in BoTorch's constrained analytic functions: the lower and the upper bound of each
 # constrained output, either of them possibly ``None``.
@@ -81,21 +81,61 @@ def read_constraints(
         )
     if constraints is None:
         return {}
-    check_type("constraints", constraints, Mapping)
     if posterior_transform is not None:
         raise UnsupportedError(
             "Expected no `posterior_transform` beside `constraints`, got "
             f"{type(posterior_transform).__name__}."
         )
+    check_constraints(constraints)
     others = [i for i in range(num_outputs) if i != objective_index]
-    for index, bounds in constraints.items():
-        if not _is_index(index) or index not in others:
+    for index in constraints:
+        if index not in others:
             raise InputDataError(
                 f"Expected `constraints` of outputs among {others} (the objective is "
                 f"output {objective_index} of {num_outputs}), got {index!r}."
             )
-        _check_bounds(index, bounds)
     return {int(index): constraints[index] for index in sorted(constraints)}
+
+
+def check_constraints(constraints: Any) -> None:
+    """Raise an error unless constraints are bounds of numbered outputs.
+
+    Args:
+        constraints: The user's constraints.
+    """
+    check_type("constraints", constraints, Mapping)
+    for index, bounds in constraints.items():
+        if not _is_index(index):
+            raise InputDataError(
+                f"Expected `constraints` of outputs by their numbers, got {index!r}."
+            )
+        _check_bounds(index, bounds)
+
+
+def read_outputs(
+    model: Model,
+    constraints: Any,
+    objective_index: int,
+    negate: bool,
+    posterior_transform: PosteriorTransform | None = None,
+) -> list[Reading]:
+    """Read the output that is optimised, and then those that are constrained.
+
+    Args:
+        model: The model.
+        constraints: The user's constraints, or ``None``.
+        objective_index: The output to optimise.
+        negate: Whether to change the sign of that one.
+        posterior_transform: The user's transform of the outcomes, if any.
+
+    Returns:
+        The outputs, in order.
+    """
+    limits = read_constraints(model, constraints, objective_index, posterior_transform)
+    readings = [read_objective(model, objective_index, constraints, negate)]
+    readings += [read_limits(model, *limit) for limit in limits.items()]
+    check_members([reading.view for reading in readings])
+    return readings
 
 
 def read_objective(model: Model, index: int, constraints: Any, negate: bool) -> Reading:
@@ -110,7 +150,7 @@ def read_objective(model: Model, index: int, constraints: Any, negate: bool) -> 
     Returns:
         The output.
     """
-    own = model if constraints is None else _single_output(model, index)
+    own = model if constraints is None else single_output(model, index)
     return Reading(ExactGPView(own, negate=negate, model_units=True))
 
 
@@ -127,7 +167,7 @@ def read_limits(
     Returns:
         The output.
     """
-    own = _single_output(model, index)
+    own = single_output(model, index)
     units = ExactGPView(own)
     offset, scale = units.outcome_offset, units.outcome_scale
     return Reading(
@@ -140,8 +180,37 @@ def read_limits(
     )
 
 
-def _single_output(model: Model, index: int) -> Model:
-    """Select one output of a model."""
+def beyond_bounds(
+    model: Model, index: int, bounds: tuple[float | None, float | None]
+) -> list[tuple[ExactGPView, Tensor]]:
+    """Describe the distances of an output from its bounds.
+
+    Args:
+        model: The model.
+        index: The output.
+        bounds: Its lower and its upper bound, in the user's units.
+
+    Returns:
+        For each bound the model of the output, negative for a lower bound, and what to
+        add to it. The sum is positive beyond the bound. It is in the model's units.
+    """
+    own = single_output(model, index)
+    return [
+        (ExactGPView(own, negate=sign < 0.0, model_units=True), -sign * bound)
+        for sign, bound in read_limits(model, index, bounds).limits
+    ]
+
+
+def single_output(model: Model, index: int) -> Model:
+    """Select one output of a model.
+
+    Args:
+        model: A model of one or several outputs.
+        index: The output.
+
+    Returns:
+        The model of this output.
+    """
     return model if model.num_outputs == 1 else model.subset_output([index])
 
 
@@ -162,20 +231,21 @@ def check_members(views: list[ExactGPView]) -> None:
 
 
 def samples_of_outputs(
-    samples: Any, indices: list[int], is_constrained: bool
+    samples: Any, objective_index: int, constraints: OutcomeConstraints | None
 ) -> list[BatchFunction]:
     """List the functions that a user has drawn.
 
     Args:
         samples: The user's functions; a dictionary of them if there are constraints.
-        indices: The objective, and then the constrained outputs.
-        is_constrained: Whether there are constraints.
+        objective_index: The output to optimise.
+        constraints: The constraints, or ``None``.
 
     Returns:
         The functions of each output.
     """
-    if not is_constrained:
+    if constraints is None:
         return [samples]
+    indices = [objective_index, *sorted(constraints)]
     check_type("samples", samples, Mapping)
     if set(samples) != set(indices):
         raise InputDataError(
