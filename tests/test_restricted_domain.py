@@ -3,6 +3,7 @@
 import pytest
 import torch
 from botorch.exceptions.errors import BotorchTensorDimensionError, InputDataError
+from botorch.exceptions.warnings import InputDataWarning
 
 from botorch_res import RobustDomain
 from tests.problems import DOUBLE, Draws, line
@@ -128,6 +129,17 @@ class TestConstraints:
         line_alone = [SHARES, ([0, 1, 2], [1.0] * 3, 1.0 - width)]
         with pytest.raises(InputDataError, match=r"leave some volume .* leave it out"):
             base.restricted(inequality_constraints=line_alone)
+
+    def test_rows_without_volume_are_left_out(self):
+        """x0 + x1 is at least 0.1; beside x2 = 0.9 nothing but the segment is left."""
+        least = ([0, 1], [1.0, 1.0], 0.1)
+        with pytest.warns(InputDataWarning, match=r"columns \[2\], .*: \[\[0.9\]\]"):
+            domain = LISTED.restricted(inequality_constraints=[SHARES, least])
+        # Beside x2 = 1 there is no point at all.
+        assert domain.x.rows.tolist() == [[0.0], [0.3]]
+        assert holds(domain.sample(50, seed=0) * torch.tensor([0, 1, 1, 1])).all()
+        with pytest.raises(InputDataError, match=r"leave some volume .* 0.1\]\] b"):
+            LISTED.restricted({2: 0.9}, [SHARES, least])
 
     @pytest.mark.parametrize("width", [1.0, 1e-2, 1e-4, 1e-6])
     def test_centers(self, width):

@@ -5,10 +5,12 @@ that are listed. The listed columns take them together, one row of values at a t
 part without listed columns is a box. A part without free columns is a finite set.
 
 Linear constraints can cut off some of it. Rows without a feasible point are left out.
+So are rows in which they have no volume, with a warning, if others have some.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -16,6 +18,7 @@ from typing import NoReturn
 
 import torch
 from botorch.exceptions.errors import InputDataError
+from botorch.exceptions.warnings import InputDataWarning
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 from torch.nn.functional import pad
@@ -111,19 +114,34 @@ class DomainPart(Unchangeable):
             self._prepare_polytopes()
 
     def _prepare_polytopes(self) -> None:
-        """Find the centers of all rows, and leave out rows without a point."""
+        """Find the centers of all rows, and leave out those without point or volume."""
         limits = self.limits - self.rows @ self.listed_of(self.normals).mT
         normals, bounds = self.free_of(self.normals), self.free_bounds
         feasible = polytope.feasible_rows(normals, limits, self._scale)
+        is_flat = torch.zeros_like(feasible)
         cut = polytope.Polytopes(normals[:0], normals[:0])
         if not self.is_finite:
-            cut, has_point = polytope.centers(normals, limits, bounds)
+            cut, has_point, is_flat = polytope.centers(normals, limits, bounds)
             feasible = feasible & has_point
         if not feasible.any():
             raise polytope.no_such_point(self.normals, self.limits)
-        vars(self).update(rows=self.rows[feasible])
+        kept, is_flat = feasible & ~is_flat, feasible & is_flat
+        if is_flat.any():
+            # Points alone are not what is meant.
+            if not cut.axes[kept].any():
+                raise polytope.no_volume(normals, limits[feasible])
+            warnings.warn(
+                "The `inequality_constraints` leave no volume of the free columns "
+                f"beside these values of the columns "
+                f"{[self.columns[i] for i in self.listed]}, which are left out: "
+                f"{self.rows[is_flat].tolist()}. To keep them, allow for a "
+                "tolerance.",
+                InputDataWarning,
+                stacklevel=2,
+            )
+        vars(self).update(rows=self.rows[kept])
         if not self.is_finite:
-            vars(self).update(_centers=cut.center[feasible], _axes=cut.axes[feasible])
+            vars(self).update(_centers=cut.center[kept], _axes=cut.axes[kept])
 
     @property
     def dim(self) -> int:

@@ -46,7 +46,7 @@ class Polytopes(NamedTuple):
 
 def centers(
     normals: Tensor, limits: Tensor, bounds: Tensor
-) -> tuple[Polytopes, Tensor]:
+) -> tuple[Polytopes, Tensor, Tensor]:
     """Find the centers and axes of polytopes, which have the same normals.
 
     Args:
@@ -55,7 +55,8 @@ def centers(
         bounds: The ``2 x d`` bounds of a box that contains the polytopes.
 
     Returns:
-        The ``n`` polytopes, and ``n`` booleans: whether each has a point.
+        The ``n`` polytopes, and twice ``n`` booleans: whether each has a point, and
+        whether it has several points but no volume. Then its axes are not known.
     """
     unique, index = limits.unique(dim=0, return_inverse=True)
     width = bounds[1] - bounds[0]
@@ -79,20 +80,23 @@ def centers(
         if is_feasible[-1]:
             ball[i] = torch.as_tensor(result.x)
     center, radius = ball[:, :d], ball[:, d]
-    # A polytope without volume must be a single point, its center.
     is_solid = radius > LEAST_RADIUS
-    for own in (b - slack)[torch.tensor(is_feasible) & ~is_solid]:
-        if not _is_point(A, own):
-            raise no_volume(normals, limits)
+    # A polytope without volume may be a single point, its center.
+    is_flat = [
+        feasible and not solid and not _is_point(A, own)
+        for feasible, solid, own in zip(
+            is_feasible, is_solid.tolist(), b - slack, strict=True
+        )
+    ]
     edges = torch.cat([b, -torch.ones_like(center), 0.0 * center], dim=-1)
     normals = torch.cat([A, -eye, eye])
     center[is_solid] = _analytic_centers(center[is_solid], normals, edges[is_solid])
     axes = torch.zeros(len(b), d, d, dtype=A.dtype)
     axes[is_solid] = _axes(center[is_solid], normals, edges[is_solid])
     axes = width.unsqueeze(-1) * axes.to(bounds) / width
-    feasible = torch.tensor(is_feasible, device=bounds.device)
     found = Polytopes(bounds[0] + width * center.to(bounds), axes)
-    return Polytopes(*(part[index] for part in found)), feasible[index]
+    feasible, flat = index.new_tensor([is_feasible, is_flat]).bool()
+    return Polytopes(*(part[index] for part in found)), feasible[index], flat[index]
 
 
 def _minimum(goal: list[float], table: Tensor, right: Tensor) -> Any:
