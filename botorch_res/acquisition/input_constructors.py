@@ -7,7 +7,6 @@ describes the domain, or plain lists do, which can be saved as JSON.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,8 @@ from botorch_res.domain import RobustDomain
 from botorch_res.domain.part import ROUNDING
 
 Dataset = SupervisedDataset | dict[Hashable, SupervisedDataset]
+# All values of a part of the domain, or those of some columns, by index or name.
+Choices = Sequence[Sequence[float]] | Mapping[int | str, Sequence[float]]
 
 
 @acqf_input_constructor(qRobustEntropySearch)
@@ -33,8 +34,8 @@ def construct_inputs_qRES(
     bounds: Sequence[tuple[float, float]] | None = None,
     domain: RobustDomain | None = None,
     uncontrollable: Sequence[int | str] | None = None,
-    x_choices: Sequence[Sequence[float]] | None = None,
-    theta_choices: Sequence[Sequence[float]] | None = None,
+    x_choices: Choices | None = None,
+    theta_choices: Choices | None = None,
     discrete_choices: Mapping[int, Sequence[float]] | None = None,
     tolerances: Mapping[int | str, float | Sequence[float]] | None = None,
     posterior_transform: PosteriorTransform | None = None,
@@ -69,9 +70,10 @@ def construct_inputs_qRES(
         domain: The domain. Its bounds, or its smallest and largest choices, must agree
             with ``bounds``. Ax cannot load a domain from JSON: use lists there.
         uncontrollable: The names or indices of the uncontrollable columns.
-        x_choices: ``n_x`` lists of ``d_x`` values, all values of a finite ``x``.
-        theta_choices: ``n_theta`` lists of ``d_theta`` values, all values of a finite
-            ``theta``.
+        x_choices: ``n_x`` lists of ``d_x`` values, all values of a finite ``x``. Or by
+            the names or indices of some columns the values of each; the others are
+            free.
+        theta_choices: The same for ``theta``.
         discrete_choices: The values of each discrete column, by its index. The choices
             are all combinations.
         tolerances: By the name or index of a column, the radius of the deviation from
@@ -159,8 +161,8 @@ def _assemble_domain(
     bounds: Sequence[tuple[float, float]] | None,
     dataset: SupervisedDataset | None,
     uncontrollable: Sequence[int | str] | None,
-    x_choices: Sequence[Sequence[float]] | None,
-    theta_choices: Sequence[Sequence[float]] | None,
+    x_choices: Choices | None,
+    theta_choices: Choices | None,
     discrete_choices: Mapping[int, Sequence[float]] | None,
     tolerances: Mapping[int | str, float | Sequence[float]] | None,
 ) -> RobustDomain:
@@ -181,7 +183,7 @@ def _assemble_domain(
         pairs = zip(indices, perturbed.values(), strict=True)
         options |= {"tolerances": dict(pairs), "evaluation_bounds": box}
     parts = RobustDomain(**options)
-    choices = {"x_choices": x_choices, "theta_choices": theta_choices}
+    choices: dict[str, Any] = {"x_choices": x_choices, "theta_choices": theta_choices}
     if discrete_choices is not None:
         if given := [name for name, rows in choices.items() if rows is not None]:
             raise InputDataError(
@@ -189,18 +191,17 @@ def _assemble_domain(
                 "declare parameters of finitely many values as ordered choice "
                 "parameters and leave these options out."
             )
-        choices = {
-            "x_choices": _product(parts.x.columns, discrete_choices),
-            # Where there is a tolerance, the discrete values are settings.
-            "theta_choices": _product(
-                parts.theta.columns,
-                {i: v for i, v in discrete_choices.items() if i not in indices},
-            ),
-        }
-    options |= {
-        name: None if rows is None else torch.tensor(rows, dtype=torch.double)
-        for name, rows in choices.items()
-    }
+        # Where there is a tolerance, the discrete values are settings.
+        for part, excluded in ((parts.x, []), (parts.theta, indices)):
+            listed = [i for i in part.columns if i in discrete_choices]
+            rows = {i: discrete_choices[i] for i in listed if i not in excluded}
+            choices[f"{part.name}_choices"] = rows or None
+    for name, rows in choices.items():
+        if isinstance(rows, Mapping):
+            places = _column_indices(name, list(rows), dataset)
+            options[name] = dict(zip(places, rows.values(), strict=True))
+        elif rows is not None:
+            options[name] = torch.tensor(rows, dtype=torch.double)
     return RobustDomain(**options)
 
 
@@ -224,23 +225,6 @@ def _column_indices(
     return [names.index(i) if isinstance(i, str) else i for i in columns]
 
 
-def _product(
-    columns: Sequence[int], discrete_choices: Mapping[int, Sequence[float]]
-) -> list[tuple[float, ...]] | None:
-    """List all combinations of discrete values, or ``None`` if no column has any."""
-    discrete = [column for column in columns if column in discrete_choices]
-    if not discrete:
-        return None
-    if len(discrete) < len(columns):
-        raise UnsupportedError(
-            f"Expected the columns {list(columns)} to be all discrete or all "
-            f"continuous, as they are together controllable or uncontrollable; only "
-            f"{discrete} are discrete. In Ax, transforms=Cont_X_trans + Y_trans treats "
-            "discrete parameters as continuous."
-        )
-    return list(itertools.product(*(discrete_choices[column] for column in columns)))
-
-
 def _bounds_tensor(bounds: Sequence[tuple[float, float]] | Tensor) -> Tensor:
     """Turn pairs of bounds into the ``2 x d`` tensor of a domain."""
     if isinstance(bounds, Tensor) or any(len(pair) != 2 for pair in bounds):
@@ -262,9 +246,7 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
         )
     domain = domain.evaluations
     extents = [
-        part.bounds
-        if part.choices is None
-        else torch.stack(part.choices.aminmax(dim=0))
+        part.combine(part.free_bounds, torch.stack(part.rows.aminmax(dim=0)))
         for part in (domain.x, domain.theta)
     ]
     extent = domain.join(*extents).to(bounds)
@@ -281,12 +263,12 @@ def _check_extent(domain: RobustDomain, bounds: Tensor) -> None:
 
 
 def _check_observed(domain: RobustDomain, X: Tensor) -> None:
-    """Raise an error if no observed point lies in the domain's finite sets."""
-    # This finds finite sets that the generator of the observations did not know.
+    """Raise an error if no observed point has the domain's listed values."""
+    # This finds lists that the generator of the observations did not know.
     domain = domain.to(dtype=X.dtype, device=X.device).evaluations
     for part in (domain.x, domain.theta):
         inside = part.contains(part.of(X))
-        if part.is_finite and len(X) > 0 and not inside.any():
+        if not part.is_box and len(X) > 0 and not inside.any():
             raise InputDataError(
                 f"Expected observations at the `{part.name}_choices`, but none of "
                 f"{len(X)} is at one: give the choices in the units of the model's "

@@ -303,6 +303,30 @@ def test_outcome_constraints_are_an_error() -> None:
         client.get_next_trials(max_trials=1)
 
 
+def test_choices_beside_ranges() -> None:
+    """Of theta, one parameter is a choice and the other a range."""
+    client = Client(random_seed=0)
+    load = RangeParameterConfig(name="load", bounds=(0.0, 2.0), parameter_type="float")
+    client.configure_experiment(parameters=[THETAS["choice"], load, X])
+    client.configure_optimization(objective="-f")
+    for i, x in enumerate([-4.0, 7.0, 0.5, 3.0, 9.5, -2.0]):
+        point = {"x": x, "theta": VALUES[i % 4], "load": 0.4 * i}
+        value = branin(x, point["theta"]) + point["load"] * x
+        client.complete_trial(client.attach_trial(point), {"f": value})
+    spec = robust_generator_spec(["theta", "load"], **SEARCH, **SMALL)
+    strategy = GenerationStrategy(
+        name="RES", nodes=[GenerationNode(name="RES", generator_specs=[spec])]
+    )
+    client.set_generation_strategy(strategy)
+    (parameters,) = client.get_next_trials(max_trials=1).values()
+    assert parameters["theta"] in VALUES
+    acqf = acquisition(client).acqf
+    assert acqf.domain.theta.listed.tolist() == [0]
+    bounds = torch.tensor([[0.0, 0.0, -5.0], [15.0, 2.0, 10.0]], dtype=torch.double)
+    domain = RobustDomain(bounds, [0, 1], theta_choices={0: VALUES})
+    assert_same_values(acqf, domain, X_pending=None)
+
+
 def test_tolerances() -> None:
     client = make_client()
     spec = robust_generator_spec(

@@ -2,6 +2,7 @@ import inspect
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -273,14 +274,36 @@ def test_unsupported(name: str, model: SingleTaskGP) -> None:
         )
 
 
-def test_half_discrete(model: SingleTaskGP) -> None:
-    with pytest.raises(UnsupportedError, match=r"only \[2\] are discrete.*Cont_X_tr"):
-        construct_inputs_qRES(
-            model,
-            bounds=[(0, 1), (0, 1), (0, 1)],
-            uncontrollable=[1, 2],
-            discrete_choices={2: [0, 1]},
-        )
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"discrete_choices": {0: [0, 1], 3: [2, 2.5, 3]}},
+        {"x_choices": {"a": [0, 1]}, "theta_choices": {3: [2, 2.5, 3]}},
+    ],
+)
+def test_listed_beside_free(choices: dict[str, Any], model: SingleTaskGP) -> None:
+    X = torch.tensor([[0.0, 0.3, 0.7, 2.5], [1.0, 0.1, 0.2, 3.0]], dtype=torch.double)
+    data = SupervisedDataset(
+        X, X[:, :1], feature_names=list("abcd"), outcome_names=["f"]
+    )
+    arguments: dict[str, Any] = {
+        "bounds": [(0, 1), (0, 1), (0, 1), (2, 3)],
+        "uncontrollable": ["c", "d"],
+        **choices,
+    }
+    domain = construct_inputs_qRES(model, data, **arguments)["domain"]
+    assert domain.x.listed.tolist() == [0]
+    assert domain.x.rows.tolist() == [[0], [1]]
+    assert domain.theta.listed.tolist() == [1]
+    assert domain.theta.rows.tolist() == [[2], [2.5], [3]]
+    other = SupervisedDataset(
+        X + 0.1, X[:, :1], feature_names=list("abcd"), outcome_names=["f"]
+    )
+    with pytest.raises(InputDataError, match="at the `x_choices`, but none of 2 is at"):
+        construct_inputs_qRES(model, other, **arguments)
+    arguments["bounds"] = [(0, 1), (0, 1), (0, 1), (2, 4)]
+    with pytest.raises(InputDataError, match=r"column 3 .* from 2\.0 to 3\.0"):
+        construct_inputs_qRES(model, data, **arguments)
 
 
 def test_without_ax() -> None:
