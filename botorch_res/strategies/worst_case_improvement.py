@@ -7,6 +7,7 @@ outcomes of order one. It is therefore given the outcomes of the model's own spa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +15,17 @@ from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.acquisition.risk_measures import WorstCase
-from botorch.exceptions.errors import UnsupportedError
+from botorch.acquisition.utils import get_infeasible_cost
 from botorch.models.model import Model
+from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.models.transforms.input import AppendFeatures
 from botorch.posteriors.gpytorch import GPyTorchPosterior
 from botorch.sampling.normal import SobolQMCNormalSampler
+from botorch.utils.objective import apply_constraints
 from botorch.utils.safe_math import logmeanexp
-from gpytorch.distributions import MultivariateNormal
-from linear_operator import to_linear_operator
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from linear_operator import LinearOperator, to_linear_operator
+from linear_operator.operators import BlockDiagLinearOperator
 from linear_operator.settings import cholesky_jitter
 from torch import Tensor
 from torch.nn import ModuleList
@@ -31,6 +35,12 @@ from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.models.members import members
 from botorch_res.optim import WorstCaseSolver, mean_function, optimize_robust_acqf
+from botorch_res.sampling.outcome_constraints import (
+    OutcomeConstraints,
+    Reading,
+    read_outputs,
+    single_output,
+)
 from botorch_res.seeding import seeded
 from botorch_res.strategies.base import ModelStrategy, register_strategy
 
@@ -61,14 +71,6 @@ class WorstCaseImprovementStrategy(ModelStrategy):
     raw_samples: int = at_least(1, 64)
     batch_limit: int = at_least(1, 64)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.constraints is not None:
-            raise UnsupportedError(
-                "Expected no `constraints` with the worst-case improvement: BoTorch's "
-                "risk measures are those of a single output."
-            )
-
     def _propose(
         self, model: Model, X: Tensor, X_pending: Tensor | None, n: int, seed: int
     ) -> Tensor:
@@ -86,6 +88,7 @@ class WorstCaseImprovementStrategy(ModelStrategy):
                 X_pending=X_pending,
                 num_samples=self.num_samples,
                 seed=seed,
+                constraints=self.constraints,
             ),
             self.domain.settings(),  # the improvement depends on x alone
             q=n,
@@ -95,7 +98,8 @@ class WorstCaseImprovementStrategy(ModelStrategy):
             seed=seed,
         )
         x = self.domain.setting(candidates)
-        mean = mean_function(model, self.maximize, self.domain)
+        objective = model if self.constraints is None else single_output(model, 0)
+        mean = mean_function(objective, self.maximize, self.domain)
         worst = WorstCaseSolver(mean, self.domain)(x)
         z = self.domain.join(x, worst.theta.reshape(n, -1))
         return self.domain.nearest_evaluation(z)
@@ -117,6 +121,7 @@ class WorstCaseImprovement(AcquisitionFunction):
         X_pending: Tensor | None,
         num_samples: int,
         seed: int,
+        constraints: OutcomeConstraints | None = None,
     ) -> None:
         """Build BoTorch's acquisition function.
 
@@ -129,26 +134,44 @@ class WorstCaseImprovement(AcquisitionFunction):
             X_pending: The ``p x d`` points under way, or ``None``.
             num_samples: The number of functions.
             seed: The seed of the functions, and of those that prune the baseline.
+            constraints: The bounds of further outputs. An ``x`` improves if all of them
+                hold for all thetas.
         """
         super().__init__(model=model)
         self.domain, self.seed = domain, seed
         # BoTorch maximises. Negating the model, and not its samples, makes minimising
         # the mirror image of maximising to the last draw.
-        view = ExactGPView(model, negate=not maximize, model_units=True)
-        models = members(view)
-        for member in models:
-            member.input_transform = AppendThetas(view, domain, thetas).eval()
+        readings = read_outputs(model, constraints, 0, not maximize)
+        outputs = []
+        for reading in readings:
+            models = members(reading.view)
+            for single in models:
+                transform = AppendThetas(reading.view, domain, thetas)
+                single.input_transform = transform.eval()
+            outputs.append(models)
+        # The members of an ensemble, each with all outputs.
+        joint = [
+            own[0] if len(own) == 1 else ModelListGP(*own)
+            for own in zip(*outputs, strict=True)
+        ]
+        baseline = domain.setting(X).unique(dim=0)
+        weighted = [Weighted(readings, i) for i in range(len(joint))]
+        if constraints is not None:
+            for member, own in zip(joint, weighted, strict=True):
+                own.cost = get_infeasible_cost(
+                    baseline, member, own, posterior_transform=Jitter()
+                )
         with seeded(seed):  # BoTorch prunes with the global generator
             self.improvements = ModuleList(
                 qLogNoisyExpectedImprovement(
                     member,
-                    X_baseline=domain.setting(X).unique(dim=0),
+                    X_baseline=baseline,
                     sampler=SobolQMCNormalSampler(torch.Size([num_samples]), seed=seed),
-                    objective=WorstCase(len(thetas)),
+                    objective=WorstCase(len(thetas), preprocessing_function=own),
                     posterior_transform=Jitter(),
                     prune_baseline=True,
                 )
-                for member in models
+                for member, own in zip(joint, weighted, strict=True)
             )
         self.set_X_pending(X_pending)
 
@@ -178,6 +201,58 @@ class WorstCaseImprovement(AcquisitionFunction):
         values = torch.stack([improvement(x) for improvement in self.improvements])
         average: Tensor = logmeanexp(values, dim=0)
         return average
+
+
+class Weighted:
+    """The objective, or the cost of a violation where a constraint does not hold.
+
+    This is how BoTorch combines constraints and risk measures: the worst case over the
+    thetas is as bad as the cost if a constraint does not hold for one of them.
+    """
+
+    def __init__(self, readings: list[Reading], member: int) -> None:
+        """Store the bounds.
+
+        Args:
+            readings: The objective and the constrained outputs.
+            member: The member of an ensemble.
+        """
+        # Members have no prior mean.
+        self.limits = [
+            (output, sign, bound.flatten()[member] - _prior_mean(reading.view, member))
+            for output, reading in enumerate(readings)
+            for sign, bound in reading.limits
+        ]
+        self.cost: Tensor | None = None
+
+    def __call__(self, samples: Tensor, X: Tensor | None = None) -> Tensor:
+        """Weigh the objective.
+
+        Args:
+            samples: ``... x m`` outputs.
+            X: Ignored.
+
+        Returns:
+            ``...`` values.
+        """
+        if self.cost is None:
+            return samples[..., 0]
+        constraints: list[Any] = [partial(_beyond, *limit) for limit in self.limits]
+        cost: Any = self.cost  # a number, says BoTorch, and makes a tensor of it
+        weighed: Tensor = apply_constraints(
+            samples[..., 0], constraints, samples, infeasible_cost=cost
+        )
+        return weighed
+
+
+def _beyond(output: int, sign: float, bound: Tensor, samples: Tensor) -> Tensor:
+    """How far an output is beyond a bound; at most zero where that holds."""
+    return sign * (samples[..., output] - bound)
+
+
+def _prior_mean(view: ExactGPView, member: int) -> Tensor:
+    """The constant prior mean of a member."""
+    return view.prior_mean(view.train_inputs)[..., 0].flatten()[member]
 
 
 class Jitter(PosteriorTransform):
@@ -211,12 +286,29 @@ class Jitter(PosteriorTransform):
         Returns:
             The posterior with larger variances.
         """
-        mean = posterior.distribution.mean
-        jitter = torch.full_like(mean, cholesky_jitter.value(mean.dtype))
-        covariance = posterior.distribution.covariance_matrix + jitter.diag_embed()
-        # A tensor would be factorised at once, with all points that BoTorch knows.
-        lazy = to_linear_operator(covariance)
-        return GPyTorchPosterior(MultivariateNormal(mean, lazy))
+        distribution = posterior.distribution
+        if not isinstance(distribution, MultitaskMultivariateNormal):
+            covariance = _with_jitter(distribution.covariance_matrix)
+            return GPyTorchPosterior(MultivariateNormal(distribution.mean, covariance))
+        # Independent outputs have a block each, which BoTorch factorises one by one.
+        blocks: Any = distribution.lazy_covariance_matrix
+        covariance = BlockDiagLinearOperator(
+            _with_jitter(blocks.base_linear_op.to_dense())
+        )
+        return GPyTorchPosterior(
+            MultitaskMultivariateNormal(
+                distribution.mean, covariance, interleaved=False
+            )
+        )
+
+
+def _with_jitter(covariance: Tensor) -> LinearOperator:
+    """Add the jitter to a covariance."""
+    variance = torch.diagonal(covariance, dim1=-2, dim2=-1)
+    jitter = torch.full_like(variance, cholesky_jitter.value(covariance.dtype))
+    # A tensor would be factorised at once, with all points that BoTorch knows.
+    lazy: LinearOperator = to_linear_operator(covariance + jitter.diag_embed())
+    return lazy
 
 
 class AppendThetas(AppendFeatures):

@@ -7,7 +7,6 @@ import torch
 from botorch.exceptions.errors import (
     BotorchTensorDimensionError,
     InputDataError,
-    UnsupportedError,
 )
 
 from botorch_res.acquisition import StableOpt, qRobustEntropySearch
@@ -15,11 +14,20 @@ from botorch_res.models import BayesianGP, ExactGPView
 from botorch_res.sampling import draw_fourier_samples
 from botorch_res.seeding import derive_seed
 from botorch_res.strategies import make_strategy
+from botorch_res.strategies.worst_case_improvement import WorstCaseImprovement
 from tests.problems import Draws
 from tests.strategies.options import QUICK
-from tests.strategies.textbook import BOX, DOMAIN, FLAT, MODEL, PAIRS, Posterior
+from tests.strategies.textbook import (
+    BOX,
+    DOMAIN,
+    FLAT,
+    MODEL,
+    PAIRS,
+    Posterior,
+    sampled_values,
+)
 
-NAMES = ["random", "res", "stable_opt", "thompson"]
+NAMES = ["random", "res", "stable_opt", "thompson", "worst_case_nei"]
 LIMITS = {1: (45.0, 55.0)}
 
 
@@ -125,10 +133,11 @@ def test_stable_opt(seed, bounds):
         assert values.argmax() == i
 
 
-def test_stable_opt_with_an_ensemble():
+@pytest.mark.parametrize("name", ["stable_opt", "worst_case_nei"])
+def test_ensembles(name):
     X, Y = data()
     strategy = make_strategy(
-        "stable_opt",
+        name,
         DOMAIN,
         maximize=False,
         model_factory=BayesianGP(num_samples=3, num_steps=5),
@@ -189,6 +198,43 @@ def test_pending_points_are_observations_of_all_means():
     torch.testing.assert_close(all_Yvar[-2:], Yvar.mean(dim=0).expand(2, 2))
 
 
-def test_worst_case_improvement_knows_no_constraints():
-    with pytest.raises(UnsupportedError, match="no `constraints` with the worst-case"):
-        make("worst_case_nei")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("bounds", [(None, 58.0), (40.0, 60.0)])
+def test_worst_case_improvement(seed, bounds):
+    """By joint samples: where a bound does not hold, the value is that of a cost."""
+    X, Y = data(seed=seed)
+    maximize, num = seed % 2 == 0, 20_000
+    baseline = DOMAIN.join(DOMAIN.split(X)[0].unsqueeze(-2), DOMAIN.theta.choices)
+    points = torch.cat([PAIRS, baseline]).flatten(0, 1)
+    shape = (len(PAIRS) + len(X), -1, num)
+    objective = Posterior(X, Y[:, :1], negate=not maximize)
+    value = sampled_values(objective, points, num, seed).view(shape)
+    other = Posterior(X, Y[:, 1:], negate=False)
+    own = sampled_values(other, points, num, seed + 100).view(shape)
+    holds = torch.ones_like(own, dtype=torch.bool)
+    for sign, bound in zip((-1.0, 1.0), bounds, strict=True):
+        if bound is not None:
+            holds &= sign * (own - in_model_units(Y[:, 1], bound)) <= 0
+    strategy = make("worst_case_nei", maximize, {1: bounds}, num_samples=1024)
+    acqf = WorstCaseImprovement(
+        *(strategy.fit(X, Y), DOMAIN, DOMAIN.theta.choices, X),
+        maximize=maximize,
+        X_pending=None,
+        num_samples=1024,
+        seed=5,
+        constraints={1: bounds},
+    )
+    cost = float(acqf.improvements[0].objective.preprocessing_function.cost)
+    assert -cost < value.min()
+    worst = value.where(holds, torch.tensor(-cost).double()).amin(dim=1)
+    new, old = worst.split([len(PAIRS), len(X)])
+    improvement = (new - old.amax(dim=0)).clamp_min(0.0)
+    with torch.no_grad():
+        found = acqf(PAIRS[:, :1]).exp()
+    error = improvement.std(dim=-1) * math.sqrt(1 / 1024 + 1 / num)
+    difference = (found - improvement.mean(dim=-1)).abs()
+    # BoTorch smooths the indicator of a bound over a few thousandths.
+    assert (difference <= 4 * error + 0.02 * (1.0 + improvement.mean(dim=-1))).all()
+    i = found.argmax()
+    j = objective.mean(PAIRS[i]).argmin()
+    assert torch.equal(strategy.propose(X, Y, seed=5)[0], PAIRS[i, j])
