@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.plotting.axis import Axis, evaluation_axis, setting_axis
 from botorch_res.plotting.figure import (
     MARKS,
@@ -56,6 +57,11 @@ class Panels:
         """Where a parameter's value is along an axis."""
         return self.parameters[name].number_of(values[name])
 
+    @cached_property
+    def acqf(self) -> qRobustEntropySearch:
+        """The study's acquisition function."""
+        return self.optimizer.acquisition()
+
     def overview(self) -> list[Callable[[Axes], None]]:
         """The panels that show what the model has learnt."""
         return self.maps(self.draw_mean, self.draw_information_gain) + self.curves()
@@ -94,7 +100,7 @@ class Panels:
 
     def draw_information_gain(self, one: Slice, axes: Axes) -> None:
         """Draw the information gain, where it is highest, and the trials."""
-        values = one.information_gain()
+        values = one.information_gain(self.acqf)
         one.draw(axes, values, "information gain [nats]", "cividis")
         self.draw_trials(one, axes)
         row, column = divmod(int(values.argmax()), values.shape[1])
@@ -264,7 +270,7 @@ class LinePanels(Panels):
         """Draw the information gain, and where it is highest."""
         axis = evaluation_axis(self.optimizer.space, 0, NUM_VALUES)
         one = make_profile(self.optimizer, self.best, 0, axis)
-        gain = one.information_gain()
+        gain = one.information_gain(self.acqf)
         axes.plot(one.x.numbers, gain, color=MEAN_COLOR)
         most = int(gain.argmax())
         style = MARKS | {"marker": "D", "ms": 8, "mfc": "none", "mec": "black"}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from botorch_res.acquisition import qRobustEntropySearch
 from botorch_res.models.moments import posterior_moments
 from botorch_res.optim import mean_function
 from botorch_res.plotting.axis import Axis
@@ -49,9 +50,18 @@ class Predictions:
 
         return unit * self._evaluate(variance).clamp_min(0.0).sqrt()
 
-    def information_gain(self) -> Tensor:
-        """What a value would tell about the robust optimum, of shape ``shape``."""
-        acqf = self.optimizer.acquisition()
+    def information_gain(self, acqf: qRobustEntropySearch) -> Tensor:
+        """What a value would tell about the robust optimum, of shape ``shape``.
+
+        Args:
+            acqf: The study's acquisition function.
+
+        Returns:
+            The information.
+        """
+        setting = acqf.domain.setting(self.points)
+        if torch.equal(setting, setting[..., :1, :].expand_as(setting)):
+            return acqf.at_one_setting(self.points).cpu()
         return self._evaluate(lambda points: acqf(points.unsqueeze(-2)))
 
     def _evaluate(self, function: Callable[[Tensor], Tensor]) -> Tensor:

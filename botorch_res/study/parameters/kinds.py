@@ -166,7 +166,9 @@ def Choice(
         )
     # The parameter itself says what is wrong with a value that is not a number.
     wrong = [value for value in listed if not is_number(value) and not names]
-    if not wrong and len(set(listed)) < len(listed):
+    # Nobody can tell names apart by the blanks around them.
+    shown = [value.strip() if isinstance(value, str) else value for value in listed]
+    if not wrong and len(set(shown)) < len(shown):
         raise InputDataError(
             f"Expected `values` of parameter {name!r} to be distinct, got "
             f"{list(listed)}."

@@ -155,6 +155,11 @@ class TestParameter:
                 r"'a' to be distinct, got \['red', 'blue', 'red'\]",
             ),
             (
+                lambda: Choice("a", ["red", "blue", " red"]),
+                InputDataError,
+                r"'a' to be distinct, got \['red', 'blue', ' red'\]",
+            ),
+            (
                 lambda: Choice("a", ["red"]),
                 InputDataError,
                 r"at least two values, got a in \{red\}.*leave it out",
