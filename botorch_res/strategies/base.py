@@ -150,7 +150,7 @@ class Strategy(ABC):
     def recommend(
         self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None
     ) -> Recommendation:
-        """Recommend the robust optimum of the model's posterior mean.
+        """Recommend the setting whose expected worst case is best.
 
         Args:
             X: A ``t x d`` tensor of evaluated points.

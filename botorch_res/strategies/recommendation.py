@@ -1,10 +1,9 @@
-r"""Recommendations: the robust optimum of a model, and how sure the model is of it.
+r"""Recommendations: the setting to choose, and how sure the model is of its worst case.
 
-The recommendation is the robust optimum of the posterior mean. Its uncertainty is that
-of the worst-case value ``g(x) = max over theta of f(x, theta)`` under the posterior:
-functions are drawn jointly over many thetas, and the largest value of each counts. The
-interval therefore also covers that another theta may be worse than the worst one by the
-mean. It may lie above the predicted value.
+The worst-case value ``g(x) = max over theta of f(x, theta)`` has a distribution under
+the posterior: functions are drawn jointly over many thetas, and the largest value of
+each counts. The prediction is the median, and the interval holds 95 %. Both are usually
+above the largest posterior mean, because any theta can turn out to be the worst one.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from botorch_res.optim import (
 from botorch_res.sampling.outcome_constraints import OutcomeConstraints, single_output
 from botorch_res.seeding import seeded
 
-# The central 95 %.
-_QUANTILES = (0.025, 0.975)
+# The central 95 %, and the median.
+_QUANTILES = (0.025, 0.5, 0.975)
 _NUM_FUNCTIONS = 512
 # The most thetas over which functions are drawn jointly.
 _MAX_THETAS = 128
@@ -42,8 +41,8 @@ class WorstCaseBand:
 
     Attributes:
         x: ``n x d_x`` controllable parts.
-        theta: ``n x d_theta`` predicted worst cases.
-        value: ``n`` predicted worst-case values: those of the posterior mean.
+        theta: ``n x d_theta`` predicted worst cases: those of the posterior mean.
+        value: ``n`` medians of the worst-case value.
         lower: ``n`` lower ends of the 95 % interval of the worst-case value.
         upper: ``n`` upper ends.
     """
@@ -61,9 +60,9 @@ class Recommendation:
 
     Attributes:
         x: The ``d_x`` controllable part.
-        theta: The ``d_theta`` predicted worst case there.
-        value: The predicted ``f(x, theta)``.
-        lower: The lower end of the 95 % interval of the worst-case value at ``x``.
+        theta: The ``d_theta`` predicted worst case there: that of the posterior mean.
+        value: The median of the worst-case value at ``x``.
+        lower: The lower end of its 95 % interval.
         upper: The upper end.
         standard_deviation: The posterior standard deviation of ``f(x, theta)``.
         probable: With constraints their worst cases at ``x``, and the probability that
@@ -82,18 +81,18 @@ class Recommendation:
 def recommend(
     model: Model, domain: RobustDomain, maximize: bool, seed: int = 0
 ) -> Recommendation:
-    """Recommend the robust optimum of a model's posterior mean.
+    """Recommend the setting whose expected worst case is best.
 
     Args:
         model: A single-output model.
         domain: The domain.
         maximize: Whether the worst case is to be maximised.
-        seed: The seed of the functions that give the interval.
+        seed: The seed of the functions.
 
     Returns:
         The recommendation.
     """
-    x = recommend_robust_optimum(model, domain, maximize).x
+    x = recommend_robust_optimum(model, domain, maximize, seed=seed).x
     return _describe(model, domain, maximize, x, seed)
 
 
@@ -131,11 +130,11 @@ def _describe(
     theta = band.theta[0]
     with torch.no_grad():
         posterior = model.posterior(domain.join(x, theta).unsqueeze(0))
-        mean, variance = posterior_moments(posterior)
+        _, variance = posterior_moments(posterior)
     return Recommendation(
         x=x,
         theta=theta,
-        value=float(mean),
+        value=float(band.value),
         lower=float(band.lower),
         upper=float(band.upper),
         standard_deviation=float(variance.sqrt()),
@@ -168,8 +167,7 @@ def worst_case_band(
         drawn = sign * _draw(model, domain.join(x.unsqueeze(-2), thetas), seed)
         levels = x.new_tensor(_QUANTILES)
         ends = drawn.amax(dim=-1).quantile(levels, dim=0)
-    lower, upper = (sign * ends).sort(dim=0).values
-    value = sign * worst.value.reshape(-1)
+    lower, value, upper = (sign * ends).sort(dim=0).values
     return WorstCaseBand(x, theta, value, lower, upper)
 
 

@@ -26,7 +26,8 @@ from botorch.exceptions.errors import BotorchTensorDimensionError
 from torch import Tensor
 
 from botorch_res.models import BayesianGP, ExactGPView
-from botorch_res.optim import RobustOptimum, robust_optimum
+from botorch_res.optim import RobustOptimum, WorstCaseSolver, robust_optimum
+from botorch_res.optim.robust_optima.expected import prefer_expectation
 from botorch_res.sampling import posterior_mean
 from botorch_res.strategies.base import Strategy
 
@@ -66,13 +67,16 @@ def propose_replicates(
     return strategy.propose_batch(X, Y, list(seeds))
 
 
-def recommend_replicates(strategy: Strategy, X: Tensor, Y: Tensor) -> RobustOptimum:
-    """Recommend the robust optimum of the posterior mean of every run.
+def recommend_replicates(
+    strategy: Strategy, X: Tensor, Y: Tensor, num_samples: int = 16
+) -> RobustOptimum:
+    """Recommend for every run, as ``recommend_robust_optimum`` does for one.
 
     Args:
         strategy: Any strategy whose model factory accepts batches of data.
         X: An ``S x t x d`` tensor of evaluated points.
         Y: An ``S x t x 1`` tensor of their observed values.
+        num_samples: The number of functions for each run.
 
     Returns:
         The ``S x d_x`` controllable parts, their ``S x d_theta`` worst cases and the
@@ -80,11 +84,12 @@ def recommend_replicates(strategy: Strategy, X: Tensor, Y: Tensor) -> RobustOpti
     """
     _check(X, Y)
     view = ExactGPView(strategy.fit(X, Y), negate=strategy.maximize)
-    best = robust_optimum(posterior_mean(view, strategy.domain), strategy.domain)
-    sign = -1.0 if strategy.maximize else 1.0
-    return RobustOptimum(
-        best.x.squeeze(0), best.theta.squeeze(0), sign * best.value.squeeze(0)
-    )
+    solver = WorstCaseSolver(posterior_mean(view, strategy.domain), strategy.domain)
+    best = RobustOptimum(*(part.squeeze(0) for part in robust_optimum(solver)))
+    if num_samples > 0:
+        seeds = [strategy.seed] * len(X)
+        best = prefer_expectation(solver, best.x, view, num_samples, seeds)
+    return best._replace(value=-best.value if strategy.maximize else best.value)
 
 
 def _check(X: Tensor, Y: Tensor) -> None:

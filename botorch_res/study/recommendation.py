@@ -29,7 +29,7 @@ class WorstCaseCurve:
         x: ``n`` values of the parameter, in its unit, increasing.
         theta: ``n x d_theta`` predicted worst cases of the uncontrollable parameters,
             in their units.
-        value: ``n`` predicted worst-case values.
+        value: ``n`` predicted worst-case values: the medians of their distributions.
         lower: ``n`` lower ends of the 95 % interval of the worst-case value.
         upper: ``n`` upper ends.
         deviation: The ``n`` predicted worst deviations of each parameter with a
@@ -77,10 +77,10 @@ class StudyRecommendation:
             from its setting in ``x`` and in its unit; on a logarithmic scale relative
             to the setting, 0.05 for five per cent.
         worst_case: All parameters as they come out in the predicted worst case.
-        value: The predicted worst-case value.
-        lower: The lower end of the central 95 % posterior interval of the worst-case
-            value at ``x``, the largest (or smallest) value over all theta. It also
-            covers that another theta may be worse than the predicted one. It trusts the
+        value: The predicted worst-case value at ``x``, the largest (or smallest) value
+            over all theta: the median of its posterior distribution. Another theta may
+            be worse than the predicted one, and the prediction allows for that.
+        lower: The lower end of its central 95 % posterior interval. It trusts the
             model: after few values it is often too narrow (see
             ``benchmarks/results/intervals.md`` for the measured coverage).
         upper: The upper end.

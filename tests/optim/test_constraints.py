@@ -240,6 +240,7 @@ class TestModels:
         restricted = {
             "fixed_features": {2: 0.4},
             "inequality_constraints": [MIXTURE, ORDER],
+            "num_samples": 0,
         }
         best = recommend_robust_optimum(model, domain, maximize, **restricted)
         assert best.theta.tolist() == [0.4]

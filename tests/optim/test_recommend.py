@@ -5,20 +5,26 @@ from botorch.exceptions.errors import (
     InputDataError,
     UnsupportedError,
 )
+from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import ModelListGP, MultiTaskGP
 from botorch.models.approximate_gp import SingleTaskVariationalGP
 from torch import Tensor
 
 from botorch_res import RobustDomain
-from botorch_res.models import BayesianGP, DefaultGP
-from botorch_res.optim import recommend_robust_optimum
+from botorch_res.models import BayesianGP, DefaultGP, ExactGPView
+from botorch_res.optim import mean_function, recommend_robust_optimum, worst_case
+from botorch_res.optim.robust_optima import expected
+from botorch_res.sampling import draw_fourier_samples
 from botorch_res.seeding import seeded
-from tests.brute_force import mean_at, pairs, robust_value
+from tests.brute_force import mean_at, pairs, robust_value, unit_grid, values_at
 from tests.problems import (
     DOUBLE,
+    Draws,
     line,
     make_domain,
+    make_kernel,
     make_model,
+    sloppy_domain,
     standardized,
     unit_domain,
 )
@@ -32,13 +38,17 @@ def make_data(seed: int = 0, t: int = 12) -> tuple[Tensor, Tensor]:
     return X, Y.unsqueeze(-1)
 
 
+def recommend_mean(model, domain, maximize):
+    return recommend_robust_optimum(model, domain, maximize, num_samples=0)
+
+
 @pytest.mark.parametrize("maximize", [True, False])
 @pytest.mark.parametrize("finite", [True, False])
 def test_robust_optimum_of_the_posterior_mean(maximize, finite):
     domain = make_domain("theta" if finite else "box", BOUNDS, line(7))
     X, Y = make_data()
     model = make_model(X, Y, bounds=BOUNDS)
-    x, theta, value = recommend_robust_optimum(model, domain, maximize=maximize)
+    x, theta, value = recommend_mean(model, domain, maximize)
     assert x.shape == theta.shape == (1,)
     assert value.shape == ()
     expected = robust_value(mean_at(model, pairs(domain, 601, 201)), maximize)
@@ -53,7 +63,7 @@ def test_batch_is_averaged():
     X, Y = make_data()
     X, Y = torch.stack([X, X]), torch.stack([Y, 1.3 * Y])
     model, domain = make_model(X, Y, bounds=BOUNDS), make_domain("box", BOUNDS)
-    _, _, value = recommend_robust_optimum(model, domain, maximize=False)
+    _, _, value = recommend_mean(model, domain, False)
     with torch.no_grad():
         posterior = model.posterior(pairs(domain, 301, 101).unsqueeze(1))
     expected = robust_value(posterior.mean.squeeze(-1).mean(dim=1))
@@ -69,7 +79,7 @@ def test_categories(factory):
     X = domain.sample(16, seed=1)
     Y = 3.0 * (X[:, 0] / 3 + X[:, 2]).sin() + X[:, 1] / 100 * (X[:, 3] - 4).sign()
     model = factory(X, Y.unsqueeze(-1), None, bounds, cat_dims=domain.cat_dims)
-    optimum = recommend_robust_optimum(model, domain, maximize=False)
+    optimum = recommend_mean(model, domain, False)
     settings = torch.cartesian_prod(
         torch.linspace(-5.0, 10.0, 301, **DOUBLE), domain.x.rows[:, 0]
     )
@@ -104,7 +114,7 @@ def test_multi_task_model(is_controllable):
     Y = (5.0 * X[:, 0] + X[:, 1]).sin() + (1.0 + X[:, 1]) * (X[:, 2] - X[:, 0]).square()
     with seeded(0):
         model = MultiTaskGP(X, standardized(Y.unsqueeze(-1)), task_feature=1).eval()
-    optimum = recommend_robust_optimum(model, domain, maximize=False)
+    optimum = recommend_mean(model, domain, False)
     z = torch.cartesian_prod(line(201)[:, 0], domain.bounds.new_tensor(lists[1]))
     z = torch.cat([z.repeat_interleave(51, 0), line(51).repeat(len(z), 1)], dim=-1)
     with torch.no_grad():
@@ -123,7 +133,8 @@ def test_any_model_with_a_mean():
         model = SingleTaskVariationalGP(unit, standardized(Y), inducing_points=6)
     domain = unit_domain()
     model.double().eval()
-    x, theta, value = recommend_robust_optimum(model, domain, maximize=True)
+    with pytest.warns(BotorchWarning, match="mean, .* SingleTaskVariationalGP"):
+        x, theta, value = recommend_robust_optimum(model, domain, maximize=True)
     mean = model.posterior(domain.join(x, theta).unsqueeze(0)).mean
     assert float(mean.detach()) == pytest.approx(float(value), abs=1e-9)
 
@@ -146,3 +157,115 @@ def test_models_and_domains_that_do_not_fit():
         recommend_robust_optimum(two, domain)
     with pytest.raises(UnsupportedError, match="got RobustDomain of no outputs"):
         recommend_robust_optimum(domain, domain)
+
+
+class TestExpectedWorstCase:
+    """Its minimum is recommended, if it is below that at the mean's robust optimum."""
+
+    def problem(self, domain, maximize, seed=0):
+        """Well known where x < 0.4, where it is 0.6 at best. The mean beyond is 0."""
+        X = Draws(seed).uniform(40, domain.dim)
+        X[:, 0] *= 0.4
+        wave = 0.3 * (5.0 * X[:, -1:] + seed).sin()
+        Y = 0.6 + 4.0 * (X[:, :1] - 0.2).square() + wave * (X[:, :1] - 0.1)
+        kernel = make_kernel(None, 0.15, dim=domain.dim)
+        return make_model(X, -Y if maximize else Y, 1e-3, kernel)
+
+    def worst_cases(self, model, domain, x, maximize=False, num_samples=16):
+        """The worst cases of the functions ``n x 16``, by a grid of thetas."""
+        view = ExactGPView(model, negate=maximize)
+        samples = draw_fourier_samples(view, num_samples, seed=0, domain=domain)
+        theta = domain.theta.choices
+        if theta is None:
+            theta = torch.lerp(*domain.theta.bounds, line(401))
+        z = domain.join(x.unsqueeze(-2), theta)
+        return values_at(samples, z).amax(dim=-1).flatten(end_dim=-2).T
+
+    def average(self, model, domain, maximize, x, num_samples=16):
+        return self.worst_cases(model, domain, x, maximize, num_samples).mean(dim=-1)
+
+    @pytest.mark.parametrize("maximize", [True, False])
+    @pytest.mark.parametrize(
+        "domain",
+        [unit_domain(), make_domain("theta"), make_domain("x"), sloppy_domain(1, 0, 1)],
+    )
+    def test_equals_brute_force(self, domain, maximize, monkeypatch):
+        monkeypatch.setattr(expected, "SIGNIFICANCE", 0.0)
+        model = self.problem(domain, maximize)
+        before = recommend_mean(model, domain, maximize).x
+        x, theta, value = recommend_robust_optimum(model, domain, maximize)
+        grid = line(801) if domain.x.choices is None else domain.x.choices
+        points = torch.cat([x.unsqueeze(0), before.unsqueeze(0), grid])
+        found, old, *best = self.average(model, domain, maximize, points)
+        assert found <= min(best) + 1e-4
+        assert found < old - 0.05
+        # The value is that of the mean.
+        worst = worst_case(mean_function(model, maximize), x.unsqueeze(0), domain)
+        assert theta.tolist() == pytest.approx(worst.theta.flatten().tolist())
+        sign = -1.0 if maximize else 1.0
+        assert sign * value == pytest.approx(float(worst.value), abs=1e-9)
+
+    def test_in_two_columns_with_constraints(self, monkeypatch):
+        monkeypatch.setattr(expected, "SIGNIFICANCE", 0.0)
+        domain = unit_domain(2, 1)
+        model = self.problem(domain, False)
+        order = [(torch.tensor([0, 1]), torch.tensor([-1.0, 1.0]), 0.3)]
+        x = recommend_robust_optimum(
+            model, domain, False, inequality_constraints=order
+        ).x
+        assert x[1] - x[0] >= 0.3 - 1e-9
+        grid = unit_grid([41, 41], line(2))
+        grid = grid[grid[:, 1] - grid[:, 0] >= 0.3 - 1e-9]
+        restricted = domain.restricted(inequality_constraints=order)
+        points = torch.cat([x.unsqueeze(0), grid])
+        found, *best = self.average(model, restricted, False, points)
+        assert found <= min(best) + 1e-3
+
+    def test_ensemble(self, monkeypatch):
+        """The functions of all members count, as many as for a single model."""
+        monkeypatch.setattr(expected, "SIGNIFICANCE", 0.0)
+        domain = unit_domain()
+        models = [self.problem(domain, False, seed) for seed in (0, 1)]
+        X = torch.stack([model.train_inputs[0] for model in models])
+        Y = torch.stack([model.train_targets for model in models]).unsqueeze(-1)
+        model = make_model(X, Y, 1e-2, make_kernel(None, 0.15, batch=(2,)))
+        x = recommend_robust_optimum(model, domain, maximize=False).x
+        points = torch.cat([x.unsqueeze(0), line(801)])
+        found, *best = self.average(model, domain, False, points, num_samples=8)
+        assert found <= min(best) + 1e-4
+
+    def test_error_of_the_average(self, monkeypatch):
+        """What is better by less than a multiple of it is not taken."""
+        domain = unit_domain()
+        model = self.problem(domain, False)
+        before = recommend_mean(model, domain, False).x
+        best = recommend_robust_optimum(model, domain, False).x
+        old, new = self.worst_cases(model, domain, torch.stack([before, best]))
+        gain = float((old - new).mean() / ((old - new).std() / 4.0))
+        for multiple, x in ((gain - 0.01, best), (gain + 0.01, before)):
+            monkeypatch.setattr(expected, "SIGNIFICANCE", multiple)
+            found = recommend_robust_optimum(model, domain, False).x
+            assert torch.equal(found, x)
+
+    def test_stays_where_all_is_known(self):
+        X = unit_domain().sample(60, seed=0)
+        Y = (5.0 * X[:, :1]).sin() + X[:, 1:] * X[:, :1]
+        model = make_model(X, Y, 1e-6, make_kernel(None, 0.3))
+        best = recommend_robust_optimum(model, unit_domain(), maximize=False)
+        assert torch.equal(best.x, recommend_mean(model, unit_domain(), False).x)
+
+    def test_the_seed_counts(self):
+        """The functions of another seed have another average."""
+        model = self.problem(unit_domain(), False)
+        settings = {
+            float(recommend_robust_optimum(model, unit_domain(), False, seed=seed).x)
+            for seed in (0, 0, 1)
+        }
+        assert len(settings) == 2
+
+    def test_bad_input(self):
+        model = self.problem(unit_domain(), False)
+        with pytest.raises(InputDataError, match="`num_samples` to be a whole number"):
+            recommend_robust_optimum(model, unit_domain(), num_samples=-1)
+        with pytest.raises(InputDataError, match="`seed` to be"):
+            recommend_robust_optimum(model, unit_domain(), seed=0.5)

@@ -7,7 +7,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_res import RobustDomain
 from botorch_res.optim import WorstCaseSolver, robust_optimum
-from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen
+from botorch_res.optim.robust_optima.robust_optimum import _screen, fill
 from botorch_res.optim.robust_optima.robust_problem import RobustProblem
 from botorch_res.sampling import draw_fourier_samples, memory, posterior_mean
 from tests.brute_force import (
@@ -90,7 +90,7 @@ def test_starts_are_not_neighbours():
     samples, _ = random_samples(3, 21)
     solver = WorstCaseSolver(samples, unit_domain(2, 1))
     problem = RobustProblem(solver)
-    candidates, spacing, num_starts = _candidates(problem)
+    candidates, spacing, num_starts = fill(problem)
     starts, _ = _screen(problem, candidates, spacing, num_starts)
     value = solver.lower_bound(candidates)
     for own, found in zip(value, starts, strict=True):

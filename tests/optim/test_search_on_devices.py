@@ -5,7 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from botorch_res.optim import WorstCaseSolver, robust_optimum
-from botorch_res.optim.robust_optima.robust_optimum import _candidates, _screen, _search
+from botorch_res.optim.robust_optima.robust_optimum import _screen, _search, fill
 from botorch_res.optim.robust_optima.robust_problem import RobustProblem
 from botorch_res.sampling import draw_fourier_samples
 from botorch_res.sampling.affine import AffineFunction
@@ -51,7 +51,7 @@ def test_search_stays_on_the_device(nu, domain):
     solver = WorstCaseSolver(samples, domain)
     constraint = AffineFunction(samples, -1.0, samples.lengthscale.sum())
     problem = RobustProblem(solver, [WorstCaseSolver(constraint, domain)])
-    candidates, spacing, _ = _candidates(problem)
+    candidates, spacing, _ = fill(problem)
     with FakeTensorMode():
         problem, candidates, spacing = on_fake_device(
             (problem, candidates, spacing), "meta"

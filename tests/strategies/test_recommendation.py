@@ -1,5 +1,6 @@
 import pytest
 import torch
+from botorch.exceptions.warnings import BotorchWarning
 from botorch.models.deterministic import GenericDeterministicModel
 
 from botorch_res import RobustDomain
@@ -35,18 +36,20 @@ def fitted(domain, factory, n=12):
 def test_recommendation_equals_brute_force(domain, maximize, factory):
     model = fitted(domain, factory)
     found = recommend(model, domain, maximize)
-    best = robust_value(mean_at(model, pairs(domain, 301, 301)), maximize)
-    assert (found.value - best) * (1.0 if maximize else -1.0) >= -1e-6
-    # The grid is fine enough that it cannot be much worse than the optimum.
-    assert abs(found.value - float(best)) < 0.2
-    # The value is that of the mean at the point, and theta is the worst there.
+    sign = -1.0 if maximize else 1.0
+    table = sign * mean_at(model, pairs(domain, 301, 301))
     z = domain.join(found.x, found.theta).unsqueeze(0)
     posterior = model.posterior(z)
-    at_point = getattr(posterior, "mixture_mean", posterior.mean)
+    at_point = sign * getattr(posterior, "mixture_mean", posterior.mean)
     variance = getattr(posterior, "mixture_variance", posterior.variance)
-    assert found.value == pytest.approx(float(at_point), rel=1e-6, abs=1e-6)
     assert found.standard_deviation == pytest.approx(float(variance.sqrt()), rel=1e-4)
-    assert found.lower <= found.upper
+    # Theta is the worst one by the mean, and x is nearly the best one.
+    theta = pairs(domain, 301, 301)[0, :, 1:]
+    at_x = sign * mean_at(model, domain.join(found.x, theta).unsqueeze(0))
+    assert at_x.max() - 1e-6 <= at_point <= at_x.max() + 0.02
+    # The grid of x is coarse: it may be beaten by a little.
+    assert robust_value(table) - 1e-2 <= at_point <= robust_value(table) + 0.5
+    assert found.lower <= found.value <= found.upper
 
 
 @pytest.mark.parametrize("maximize", [True, False])
@@ -59,8 +62,6 @@ def test_band_equals_monte_carlo(maximize, monkeypatch):
     points = domain.join(x.unsqueeze(-2), THETA_CHOICES)
     posterior = model.posterior(points)
     mean = posterior.mean.squeeze(-1)
-    worst = mean.amin(-1) if maximize else mean.amax(-1)
-    torch.testing.assert_close(band.value, worst)
     index = mean.argmin(-1) if maximize else mean.argmax(-1)
     torch.testing.assert_close(band.theta, THETA_CHOICES[index])
 
@@ -72,9 +73,14 @@ def test_band_equals_monte_carlo(maximize, monkeypatch):
     extreme = drawn.amin(-1) if maximize else drawn.amax(-1)
     # Two samples of 20,000: the fraction below an estimated 2.5 % quantile has a
     # standard error of sqrt(2 * 0.025 * 0.975 / 20000) = 0.0016, whatever the shape.
-    for found, level in ((band.lower, 0.025), (band.upper, 0.975)):
+    # That of the median is sqrt(2 * 0.25 / 20000) = 0.005.
+    for found, level, error in (
+        (band.lower, 0.025, 0.0016),
+        (band.value, 0.5, 0.005),
+        (band.upper, 0.975, 0.0016),
+    ):
         fraction = (extreme < found).double().mean(0)
-        assert (fraction - level).abs().max() < 4 * 0.0016
+        assert (fraction - level).abs().max() < 4 * error
 
 
 def test_band_of_an_ensemble_covers_its_members():
@@ -82,10 +88,10 @@ def test_band_of_an_ensemble_covers_its_members():
     model = fitted(domain, BayesianGP(num_samples=4, num_steps=20), n=3)
     x = torch.tensor([[2.0]], dtype=torch.double)
     band = worst_case_band(model, domain, x, maximize=False)
-    assert band.lower < band.upper
     z = domain.join(x, band.theta)
     members = model.posterior(z).mean.reshape(-1)
-    assert band.value == pytest.approx(float(members.mean()))
+    assert band.lower < members.min() < members.max() < band.upper
+    assert members.mean() < band.value < band.upper
 
 
 class TestMeanFunction:
@@ -108,7 +114,8 @@ class TestMeanFunction:
         z = DOMAINS[0].sample(5, seed=0)
         assert torch.equal(mean_function(model, negate=True)(z), -z.sum(-1))
         state = torch.random.get_rng_state()
-        found = recommend(model, DOMAINS[0], maximize=False)
+        with pytest.warns(BotorchWarning, match="got GenericDeterministicModel"):
+            found = recommend(model, DOMAINS[0], maximize=False)
         assert torch.equal(state, torch.random.get_rng_state())
         # min over x of max over theta of x + theta.
         assert found.x.tolist() == [-5.0]

@@ -182,7 +182,8 @@ def test_recommendations_are_those_of_single_runs(kind, maximize):
     for i, data in enumerate(zip(X, Y, strict=True)):
         alone = recommend_robust_optimum(strategy.fit(*data), domain, maximize)
         torch.testing.assert_close(together.x[i], alone.x, rtol=0, atol=1e-5)
-        torch.testing.assert_close(together.value[i], alone.value, rtol=0, atol=1e-7)
+        # Not at a minimum of the mean's worst case, so that it follows x.
+        torch.testing.assert_close(together.value[i], alone.value, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.optim.robust_optima.minimax import minimize_maximum
@@ -53,6 +54,33 @@ class Feasible(NamedTuple):
     normals: Tensor
     limits: Tensor
     inward: Callable[[Tensor], Tensor]
+
+    @classmethod
+    def in_unit_cube(
+        cls,
+        normals: Tensor,
+        limits: Tensor,
+        inward: Callable[[Tensor], Tensor],
+        bounds: Tensor,
+    ) -> Feasible:
+        """Turn linear constraints in a box into those in the unit cube.
+
+        Args:
+            normals: ``m x d`` coefficients in the box.
+            limits: ``m`` right-hand sides.
+            inward: Moves ``... x d`` points of the box to where they are feasible.
+            bounds: The ``2 x d`` bounds of the box.
+
+        Returns:
+            The constraints on points of the unit cube.
+        """
+        lower, upper = bounds
+
+        def inward_in_unit_cube(u: Tensor) -> Tensor:
+            return normalize(inward(unnormalize(u, bounds)), bounds)
+
+        limits = limits - normals @ lower
+        return cls(normals * (upper - lower), limits, inward_in_unit_cube)
 
 
 class Ascent(NamedTuple):

@@ -153,7 +153,12 @@ def _ascend(
         unflattened: Tensor = values.unflatten(0, u.shape[:2]).squeeze(2)
         return unflattened
 
-    feasible = _in_unit_cube(domain) if domain.x.is_constrained else None
+    feasible = None
+    if domain.x.is_constrained:
+        normals = domain.x.embed(domain.x.normals)
+        feasible = Feasible.in_unit_cube(
+            normals, domain.x.limits, domain.inward, domain.bounds
+        )
     state = begin(in_unit_cube, normalize(starts, domain.bounds), movable)
     for heat in range(NUM_HEATS):
         if heat > 0 and len(starts) > fewest:
@@ -167,19 +172,6 @@ def _ascend(
     # Fixed columns keep their exact values, without the rounding of the two mappings.
     candidates = torch.where(movable, unnormalize(state.points, domain.bounds), starts)
     return candidates, state.values
-
-
-def _in_unit_cube(domain: RobustDomain) -> Feasible:
-    """The linear constraints of a domain, in coordinates of the unit cube."""
-    lower, upper = domain.bounds
-    normals = domain.x.embed(domain.x.normals)
-
-    def inward(u: Tensor) -> Tensor:
-        z = domain.inward(unnormalize(u, domain.bounds))
-        return normalize(z, domain.bounds)
-
-    limits = domain.x.limits - normals @ lower
-    return Feasible(normals * (upper - lower), limits, inward)
 
 
 def _best_rows(

@@ -36,7 +36,7 @@ from botorch.exceptions.errors import InputDataError
 from torch import Tensor
 
 from botorch_res.checks import check_number, check_points, check_type
-from botorch_res.domain import RobustDomain
+from botorch_res.domain import DomainPart, RobustDomain
 from botorch_res.optim.robust_optima.descent import Price, descend
 from botorch_res.optim.robust_optima.robust_problem import (
     ConstrainedOptimum,
@@ -189,7 +189,7 @@ def constrained_robust_optimum(
     with torch.no_grad():
         if domain.x.choices is not None:
             return best_of(problem(domain.x.choices))
-        candidates, spacing, typical_starts = _candidates(problem)
+        candidates, spacing, typical_starts = fill(problem)
         if initial_x is not None:
             told = domain.x.free_of(initial_x)
             told = told.expand(*candidates.shape[:-2], -1, -1)
@@ -247,16 +247,24 @@ def _search(
     return best_of(join(seen, dim=x.ndim - 2))
 
 
-def _candidates(problem: RobustProblem) -> tuple[Tensor, Tensor, int]:
-    """Fill the space of the free columns: points, their spacing, a number of starts.
+def fill(
+    problem: RobustProblem, max_candidates: int = MAX_CANDIDATES
+) -> tuple[Tensor, Tensor, int]:
+    """Fill the space of the free columns of ``x`` with candidates.
 
-    The points are those of each row if there are linear constraints.
+    Args:
+        problem: The problem.
+        max_candidates: The largest number of candidates, if the effort is 1.
+
+    Returns:
+        ``n x d_free`` points, or ``rows x n x d_free`` with linear constraints; their
+        ``d_free`` distances; and the number of starts that they deserve.
     """
     domain, effort = problem.objective.domain, problem.objective.effort
     bounds = domain.x.free_bounds
     width = bounds[1] - bounds[0]
     dim = len(width)
-    max_points = round(MAX_CANDIDATES * effort)
+    max_points = round(max_candidates * effort)
     scale = problem.lengthscale(domain.x)
     counts = grid_counts(scale, width, CANDIDATE_DENSITY * effort, max_points)
     num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))
@@ -281,13 +289,49 @@ def _candidates(problem: RobustProblem) -> tuple[Tensor, Tensor, int]:
 def _screen(
     problem: RobustProblem, candidates: Tensor, spacing: Tensor, num_starts: int
 ) -> tuple[Tensor, Price]:
-    """Choose candidates with a small worst case that are not neighbours."""
-    part = problem.objective.domain.x
-    candidates = part.inward(part.combine(candidates, part.rows.unsqueeze(-2)))
+    """Choose starts with a small worst case."""
+    candidates = in_rows(problem.objective.domain.x, candidates)
     value, violation = problem.lower_bound(candidates.flatten(end_dim=-2))
     price = _price(problem, value, violation, SCREENING_PENALTY)
     value = price.merit(value, violation)
     price = price._replace(penalty=PENALTY / SCREENING_PENALTY * price.penalty)
+    part = problem.objective.domain.x
+    return select_starts(part, candidates, value, spacing, num_starts), price
+
+
+def in_rows(part: DomainPart, candidates: Tensor) -> Tensor:
+    """Combine candidates with every row of listed values.
+
+    Args:
+        part: The controllable part.
+        candidates: ``n x d_free`` points in the free columns, or ``rows x n x d_free``.
+
+    Returns:
+        ``rows x n x d_x`` points of the part; ``n x d_x`` if nothing is listed.
+    """
+    return part.inward(part.combine(candidates, part.rows.unsqueeze(-2)))
+
+
+def select_starts(
+    part: DomainPart,
+    candidates: Tensor,
+    value: Tensor,
+    spacing: Tensor,
+    num_starts: int,
+) -> Tensor:
+    """Choose candidates with a small value that are not neighbours.
+
+    Args:
+        part: The controllable part.
+        candidates: The points of ``in_rows``.
+        value: ``batch_shape x (rows * n)`` values there.
+        spacing: The ``d_free`` distances of the candidates.
+        num_starts: The number of starts. If columns are listed, this is the largest
+            number for one row of listed values.
+
+    Returns:
+        ``batch_shape x k x d_x`` starts.
+    """
     if not part.is_box:
         value = value.unflatten(-1, candidates.shape[:2])
     pool = min(POOL_PER_START * num_starts, candidates.shape[-2])
@@ -303,11 +347,11 @@ def _screen(
     order = score.topk(min(num_starts, len(rank)), largest=False).indices
     x = x.take_along_dim(order.unsqueeze(-1), dim=-2)
     if part.is_box:
-        return x, price
+        return x
     value = value.gather(-1, order).flatten(-2)
     count = min(MAX_ROWS * num_starts, value.shape[-1])
     best = value.topk(count, largest=False).indices.unsqueeze(-1)
-    return x.flatten(-3, -2).take_along_dim(best, dim=-2), price
+    return x.flatten(-3, -2).take_along_dim(best, dim=-2)
 
 
 def _price(
