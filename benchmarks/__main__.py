@@ -1,6 +1,7 @@
 """Benchmarks of Robust Entropy Search: ``python -m benchmarks COMMAND``.
 
 - ``regret`` runs strategies on problems; run it again to go on where it stopped.
+- ``recommend`` makes the recommendations of recorded runs anew.
 - ``report`` draws the figures and writes the tables of what has been run.
 - ``pack`` compresses the records of finished runs, to keep them.
 - ``speed`` measures how long a step takes, and how that grows.
@@ -18,10 +19,17 @@ from typing import Any
 from botorch.exceptions.errors import InputDataError
 
 from benchmarks.protocols import PAPER_PROTOCOLS, PROTOCOLS, protocol
+from benchmarks.regret import recommend_again
 from benchmarks.regret_report import write_report
 from benchmarks.report import RESULTS
 from benchmarks.speed import measure
-from benchmarks.units import Settings, pack_units, plan_units
+from benchmarks.units import (
+    Settings,
+    pack_units,
+    plan_units,
+    read_header,
+    unit_files,
+)
 from benchmarks.workers import run_units
 from botorch_res.checks import check_number
 
@@ -149,6 +157,21 @@ def make_parser() -> argparse.ArgumentParser:
     where.add_argument("--dask", metavar="ADDRESS", help="of a Dask scheduler")
     records = {"type": Path, "default": RESULTS / "regret", "help": "of the records"}
     regret.add_argument("--folder", **records)
+    recommend = commands.add_parser("recommend", help="recommend anew in recorded runs")
+    recommend.add_argument("--folder", **records)
+    recommend.add_argument("--problems", nargs="+", choices=list(PROTOCOLS))
+    recommend.add_argument("--strategies", nargs="+", help="all of them if not given")
+    recommend.add_argument(
+        "--num-functions",
+        type=number(int, 0),
+        help="behind a recommendation, 0 for the mean; the protocol's if not given",
+    )
+    recommend.add_argument(
+        "--default-model", action="store_true", help="if the runs had this model"
+    )
+    recommend.add_argument(
+        "--output", type=Path, help="another folder for the new records"
+    )
     report = commands.add_parser("report", help="figures and tables of the regret")
     report.add_argument("--folder", **records)
     written = {"type": Path, "default": RESULTS, "help": "folder to write to"}
@@ -190,6 +213,29 @@ def run_regret(arguments: argparse.Namespace) -> int:
     return run_units(units, arguments.workers, arguments.dask)
 
 
+def run_recommend(arguments: argparse.Namespace) -> None:
+    """Recommend anew in recorded runs.
+
+    Args:
+        arguments: The arguments of the command ``recommend``.
+    """
+    settings = Settings(
+        default_model=arguments.default_model, num_functions=arguments.num_functions
+    )
+    for path in unit_files(arguments.folder):
+        header = read_header(path) or {}
+        wanted = (
+            names is None or header.get(name) in names
+            for name, names in (
+                ("problem", arguments.problems),
+                ("strategy", arguments.strategies),
+            )
+        )
+        if all(wanted):
+            folder = arguments.output or arguments.folder
+            print(recommend_again(path, folder, settings), flush=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command.
 
@@ -204,7 +250,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if parsed.command == "regret":
             return min(1, run_regret(parsed))
-        if parsed.command == "report":
+        if parsed.command == "recommend":
+            run_recommend(parsed)
+        elif parsed.command == "report":
             print(write_report(parsed.folder, parsed.output))
         elif parsed.command == "pack":
             packed, left = pack_units(parsed.folder)

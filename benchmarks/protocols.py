@@ -68,6 +68,8 @@ class Protocol:
         offset: Subtracted from the outputs.
         scale: The outputs are then divided by it.
         noise_std: The standard deviation of noise that is added to the outputs.
+        num_functions: The number of functions behind a recommendation. If it is 0, the
+            robust optimum of the posterior mean is recommended, as in the paper.
     """
 
     make: Callable[[int], RobustTestProblem]
@@ -79,6 +81,7 @@ class Protocol:
     offset: float = 0.0
     scale: float = 1.0
     noise_std: float = 0.0
+    num_functions: int = 0
 
 
 @dataclass
@@ -229,7 +232,7 @@ def from_literature(kind: type[ToleranceProblem], iterations: int = 40) -> Proto
 
 
 def with_categories(kind: type[RobustTestProblem], num_levels: int = 0) -> Protocol:
-    """The protocol of a mixed problem, with the package's default model.
+    """The protocol of a mixed problem, with the package's defaults.
 
     Args:
         kind: The class of the problem.
@@ -251,6 +254,7 @@ def with_categories(kind: type[RobustTestProblem], num_levels: int = 0) -> Proto
         num_initial=5,
         iterations=25,
         num_seeds=10,
+        num_functions=16,
         offset=float(values.mean()),
         scale=float(values.std()),
     )

@@ -5,24 +5,27 @@ on from the points in its file as if nothing had happened. Blocks of several see
 run as one batch where the strategy and the problem allow it.
 
 In the record of an iteration: the ``points`` evaluated and their ``values``; the
-``recommended`` points ``(x, theta)``, the robust optimum of the posterior mean; the
-regrets of these, ``common_robust_regret`` and ``common_inference_regret``; the regrets
-of what the strategy itself recommends by the paper's protocol, ``own_robust_regret``
-and ``own_inference_regret``: that is the last point, and for Robust Entropy Search the
-common recommendation, so that its records do without; the seconds of fit,
-recommendation and ``acquisition`` for the whole block (CPU time, which other work on
-the machine does not disturb; with a CUDA device wall-clock time); and the warnings
-raised, by their category. Points and values are exact, recommendations and regrets are
-rounded.
+``recommended`` points ``(x, theta)``, with the setting's worst theta by the posterior
+mean; the regrets of these, ``common_robust_regret`` and ``common_inference_regret``;
+the regrets of what the strategy itself recommends by the paper's protocol,
+``own_robust_regret`` and ``own_inference_regret``: that is the last point, and for
+Robust Entropy Search the common recommendation, so that its records do without; the
+seconds of fit, recommendation and ``acquisition`` for the whole block (CPU time, which
+other work on the machine does not disturb; with a CUDA device wall-clock time); and the
+warnings raised, by their category. Points and values are exact, recommendations and
+regrets are rounded.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 from botorch.models.model import Model
@@ -31,11 +34,13 @@ from torch import Tensor
 from benchmarks.protocols import Objective
 from benchmarks.units import (
     Record,
+    Settings,
     Unit,
     append,
     build_strategy,
     check_settings,
     cut_off,
+    describe_settings,
     describe_unit,
     locked,
     read_unit,
@@ -95,6 +100,41 @@ def run_unit(unit: Unit, report: Callable[[str], None] | None = None) -> int:
     return max(0, changed.iterations + 1 - first)
 
 
+def recommend_again(path: Path, folder: Path, settings: Settings) -> Path:
+    """Make the recommendations of recorded runs anew, by other rules.
+
+    No strategy's points depend on a recommendation, so that this is as good as another
+    run.
+
+    Args:
+        path: The file of the unit.
+        folder: The folder of all results to write to; it can be that of the file.
+        settings: The settings of the recommendations.
+
+    Returns:
+        The new file.
+    """
+    torch.set_num_threads(1)
+    header, records = read_unit(path)
+    if header is None:
+        raise ValueError(f"There are no records in {path}.")
+    problem, strategy = header["problem"], header["strategy"]
+    unit = Unit(problem, strategy, tuple(header["seeds"]), folder, settings)
+    changed = settings.apply(problem)
+    before = header["settings"].get("num_functions", 0)
+    check_settings(path, header, replace(changed, num_functions=before))
+    objectives = [Objective(changed.make(seed), changed, seed) for seed in unit.seeds]
+    run = _Run(unit, objectives, build_strategy(unit, objectives[0]), [])
+    header = {**header, "settings": describe_settings(changed)}
+    lines = [header]
+    for record in records:
+        run.add(record)
+        lines.append({**record, **run.recommend()})
+    unit.path.parent.mkdir(parents=True, exist_ok=True)
+    unit.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return unit.path
+
+
 class _Run:
     """The state of the runs of a unit: their points and values."""
 
@@ -120,7 +160,15 @@ class _Run:
         )
         self.Y = self.X[..., :1]
         for record in records:
-            self._add(self.X.new_tensor(record["points"]), record["values"])
+            self.add(record)
+
+    def add(self, record: Record) -> None:
+        """Add the points and values of a record.
+
+        Args:
+            record: The record.
+        """
+        self._add(self.X.new_tensor(record["points"]), record["values"])
 
     def _add(self, points: Tensor, values: list[list[float]]) -> None:
         """Add ``S x n x d`` points and their ``S x n`` values."""
@@ -147,11 +195,7 @@ class _Run:
                 for objective, own in zip(self.objectives, points, strict=True)
             ]
             self._add(points, values)
-            start = clock()
-            model = self.strategy.fit(*self._data())
-            fit = clock() - start
-            setting, common = self._recommend(model)
-            recommendation = clock() - start - fit
+            recommendation = self.recommend()
         own = {}
         if not self.unit.strategy.startswith("res"):
             last = self.X[:, -1]
@@ -160,13 +204,28 @@ class _Run:
             "iteration": iteration,
             "points": points.tolist(),
             "values": values,
-            "recommended": [_rounded(z, 9) for z in common],
-            **self._regret("common", setting, common),
+            **recommendation,
             **own,
-            "fit_seconds": round(fit, 4),
-            "recommendation_seconds": round(recommendation, 4),
             "acquisition_seconds": round(acquisition, 4),
             "warnings": dict(Counter(w.category.__name__ for w in raised)),
+        }
+
+    def recommend(self) -> Record:
+        """Recommend, given the points and values so far.
+
+        Returns:
+            The part of a record that is about the recommendation.
+        """
+        start = clock()
+        model = self.strategy.fit(*self._data())
+        fit = clock() - start
+        setting, common = self._recommend(model)
+        recommendation = clock() - start - fit
+        return {
+            "recommended": [_rounded(z, 9) for z in common],
+            **self._regret("common", setting, common),
+            "fit_seconds": round(fit, 4),
+            "recommendation_seconds": round(recommendation, 4),
         }
 
     def _data(self) -> tuple[Tensor, Tensor]:
@@ -188,12 +247,14 @@ class _Run:
         return self.strategy.propose(*self._data(), seed=own[0]).unsqueeze(0)
 
     def _recommend(self, model: Model) -> tuple[Tensor, Tensor]:
-        """The ``S x d_x`` settings and ``S x d`` points of the means' robust optima."""
-        strategy = self.strategy
+        """The ``S x d_x`` recommended settings, and ``S x d`` points of worst cases."""
+        strategy, count = self.strategy, self.objectives[0].protocol.num_functions
         if self.together:
-            best = recommend_replicates(strategy, self.X, self.Y)
+            best = recommend_replicates(strategy, self.X, self.Y, count)
             return best.x, strategy.domain.join(best.x, best.theta)
-        best = recommend_robust_optimum(model, strategy.domain, strategy.maximize)
+        best = recommend_robust_optimum(
+            model, strategy.domain, strategy.maximize, num_samples=count
+        )
         point = strategy.domain.join(best.x, best.theta)
         return best.x.unsqueeze(0), point.unsqueeze(0)
 

@@ -44,12 +44,15 @@ class Settings:
         noise_variance: The noise that the model assumes; the protocol's if ``None``.
         default_model: Whether the model is the package's default one in place of the
             protocol's.
+        num_functions: The number of functions behind a recommendation; the protocol's
+            if ``None``.
     """
 
     iterations: int | None = None
     noise_std: float | None = None
     noise_variance: float | None = None
     default_model: bool = False
+    num_functions: int | None = None
 
     def apply(self, name: str) -> Protocol:
         """The protocol of a problem with these changes.
@@ -64,7 +67,11 @@ class Settings:
         factory: Any = DefaultGP() if self.default_model else rules.model_factory
         if self.noise_variance is not None:
             factory = replace(factory, noise_variance=self.noise_variance)
-        changes = {"iterations": self.iterations, "noise_std": self.noise_std}
+        changes = {
+            "iterations": self.iterations,
+            "noise_std": self.noise_std,
+            "num_functions": self.num_functions,
+        }
         changes = {key: part for key, part in changes.items() if part is not None}
         return replace(rules, model_factory=factory, **changes)
 
@@ -358,6 +365,7 @@ def describe_settings(changed: Protocol) -> Record:
         "offset": changed.offset,
         "scale": changed.scale,
         "noise_std": changed.noise_std,
+        "num_functions": changed.num_functions,
     }
 
 
@@ -369,7 +377,8 @@ def check_settings(path: Path, header: Record, changed: Protocol) -> None:
         header: Its first line.
         changed: The protocol that is wanted.
     """
-    found = header["settings"]
+    # Older files do not say so, but recommended the robust optimum of the mean.
+    found = {"num_functions": 0, **header["settings"]}
     differences = [
         f"{name} {found.get(name)}, not {value}"
         for name, value in describe_settings(changed).items()

@@ -196,7 +196,8 @@ def _draw(model: Model, points: Tensor, seed: int) -> Tensor:
     mean = distribution.mean.reshape(n, -1, m)
     covariance = distribution.covariance_matrix.reshape(n, -1, m, m)
     values, vectors = torch.linalg.eigh(covariance)
-    root = vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)
+    # The symmetric root is unique, so that curves of the result are smooth.
+    root = (vectors * values.clamp_min(0.0).sqrt().unsqueeze(-2)) @ vectors.mT
     members = mean.shape[1]
     half = -(-_NUM_FUNCTIONS // (2 * members))
     generator = torch.Generator(mean.device).manual_seed(seed)

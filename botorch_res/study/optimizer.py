@@ -347,8 +347,9 @@ class RobustOptimizer:
         data = self._data(told[:after] or trials)
         best = self.strategy.recommend(*data[:3])
         model = self.strategy.fit(*data[:3])
+        seed = self.strategy.seed
         return StudyRecommendation.from_prediction(
-            Prediction(best, model, self.space, self.maximize, data.unit, self.seed)
+            Prediction(best, model, self.space, self.maximize, data.unit, seed)
         )
 
     def fit(self) -> tuple[Model, float]:

@@ -265,7 +265,8 @@ class TestExpectedWorstCase:
 
     def test_bad_input(self):
         model = self.problem(unit_domain(), False)
-        with pytest.raises(InputDataError, match="`num_samples` to be a whole number"):
-            recommend_robust_optimum(model, unit_domain(), num_samples=-1)
+        for num_samples in (-1, 1, 2.5, None):
+            with pytest.raises(InputDataError, match="`num_samples` to be a whole num"):
+                recommend_robust_optimum(model, unit_domain(), num_samples=num_samples)
         with pytest.raises(InputDataError, match="`seed` to be"):
             recommend_robust_optimum(model, unit_domain(), seed=0.5)

@@ -37,9 +37,11 @@ from botorch_res.sampling import draw_fourier_samples
 # In 20 runs on functions from the prior and 20 on Branin, 1 loses precision at the end
 # of a run, and 3 takes some of the chances that 2 takes.
 SIGNIFICANCE = 2.0
-# The largest number of candidates, and the numbers of starts and of rounds of ascent.
+# The largest number of candidates, how many of them are looked at closely, how many of
+# these are starts of an ascent, and its number of rounds.
 MAX_CANDIDATES = 1024
 NUM_STARTS = 8
+NUM_KEPT = 3
 NUM_ROUNDS = 8
 
 
@@ -115,7 +117,11 @@ def least_expected_worst_case(solver: WorstCaseSolver, x: Tensor) -> Tensor:
             value = solver.lower_bound(candidates.flatten(end_dim=-2))
             value = value.flatten(end_dim=first - 1).mean(dim=0)
             starts = select_starts(part, candidates, value, spacing, NUM_STARTS)
-            starts = torch.cat([starts, x.unsqueeze(-2)], dim=-2).movedim(-2, 0)
+            starts = torch.cat([starts, x.unsqueeze(-2)], dim=-2)
+            values = worst_cases(starts).mean(dim=0)
+            count = min(NUM_KEPT, values.shape[-1])
+            best = values.topk(count, largest=False).indices.unsqueeze(-1)
+            starts = starts.take_along_dim(best, dim=-2).movedim(-2, 0)
             columns = torch.arange(part.dim, device=x.device)
             movable = torch.isin(columns, part.free)
             feasible = None

@@ -59,7 +59,9 @@ def recommend_robust_optimum(
         >>> x, theta, value = recommend_robust_optimum(model, domain, maximize=False)
     """
     check_type("domain", domain, RobustDomain)
-    check_number("num_samples", num_samples, 0)
+    if num_samples != 0:
+        # The error of an average needs two.
+        check_number("num_samples", num_samples, 2)
     check_seed(seed)
     domain = domain.restricted(fixed_features, inequality_constraints)
     function = mean_function(model, maximize, domain)
