@@ -30,6 +30,7 @@ from botorch_res.study.running import (
     RepeatedFailureError,
     check_function,
 )
+from botorch_res.study.stopping import find_rule
 from botorch_res.study.tasks import load_task
 from botorch_res.study.trials import cell_text
 
@@ -169,6 +170,13 @@ def build_app() -> Any:
                 min=1, help="Evaluations at the same time, each in a process."
             ),
         ] = 1,
+        stop: Annotated[
+            str | None,
+            typer.Option(
+                help="Stop earlier, such as 'regret < 0.01 with 95 %', in the unit "
+                "of the values."
+            ),
+        ] = None,
     ) -> None:
         """Optimise a built-in problem or a function of your own.
 
@@ -183,6 +191,7 @@ def build_app() -> Any:
             with errors_in_words():
                 if plot is not None:
                     check_picture(plot)
+                find_rule(stop)
                 task = load_task(problem, domain)
                 with _executor(processes) as executor:
                     # A function that cannot be evaluated must not leave a file behind.
@@ -195,9 +204,16 @@ def build_app() -> Any:
                         seed=seed,
                     )
                     optimizer.run(
-                        task.function, iterations, executor, progress=_current_best
+                        task.function,
+                        iterations,
+                        executor,
+                        progress=_current_best,
+                        stop=stop,
                     )
                 show_recommendation(optimizer)
+                if stop is not None:
+                    regret = optimizer.recommend().regret
+                    console.print(f"Regret: {regret}", highlight=False)
                 if plot is not None:
                     plot_study(optimizer, task.problem).savefig(plot)
                     console.print(f"Picture in {escape(str(plot))}", highlight=False)

@@ -13,6 +13,7 @@ from botorch_res.optim.robust_optima.recommend import (
     mean_function,
     recommend_robust_optimum,
 )
+from botorch_res.optim.robust_optima.regret import Regret, predict_regret
 from botorch_res.optim.robust_optima.robust_optimum import (
     RobustOptimum,
     constrained_robust_optimum,
@@ -25,6 +26,7 @@ from botorch_res.optim.worst_cases.theta_search import WorstCase
 __all__ = [
     "ConstrainedOptimum",
     "ProbableOptimum",
+    "Regret",
     "RobustOptimum",
     "WorstCase",
     "WorstCaseSolver",
@@ -33,6 +35,7 @@ __all__ = [
     "mean_function",
     "optimize_replicates",
     "optimize_robust_acqf",
+    "predict_regret",
     "recommend_robust_optimum",
     "recommend_under_constraints",
     "robust_optimum",

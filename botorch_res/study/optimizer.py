@@ -51,6 +51,7 @@ from botorch_res.study.settings import (
     storable,
 )
 from botorch_res.study.space import ParameterSpace
+from botorch_res.study.stopping import StoppingRule, find_rule
 from botorch_res.study.storage import (
     COMPLETE,
     FAILED,
@@ -404,6 +405,7 @@ class RobustOptimizer:
         progress: bool | Callable[[RobustOptimizer], str] = True,
         max_attempts: int = 3,
         max_failures: int = 10,
+        stop: str | StoppingRule | None = None,
     ) -> StudyRecommendation:
         """Ask, evaluate and tell until the study has a number of trials.
 
@@ -426,10 +428,15 @@ class RobustOptimizer:
             max_attempts: How often to start the evaluation of a trial that is lost,
                 before it counts as failed.
             max_failures: The number of failures in a row after which to stop.
+            stop: When to stop before the budget is spent, such as
+                ``"regret < 0.01 with 95 %"`` (in the unit of the values), or a function
+                of the study that returns whether to. It is asked before each new trial;
+                evaluations under way are waited for.
 
         Returns:
             The recommendation.
         """
+        rule = find_rule(stop)
         for name, number in (
             ("budget", budget),
             ("num_parallel", num_parallel),
@@ -440,7 +447,7 @@ class RobustOptimizer:
                 check_number(name, number, 1)
         check_function(self.space, function, executor)
         executor = InlineExecutor() if executor is None else executor
-        loop = StudyLoop(self, function, executor, max_attempts, max_failures)
+        loop = StudyLoop(self, function, executor, max_attempts, max_failures, rule)
         with progress_bar(self, budget, progress) as advance:
             loop.run(budget, num_parallel or num_workers(executor), advance)
         return self.recommend()

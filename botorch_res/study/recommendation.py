@@ -10,6 +10,7 @@ import torch
 from botorch.models.model import Model
 from torch import Tensor
 
+from botorch_res.optim import Regret, predict_regret
 from botorch_res.strategies.recommendation import Recommendation, worst_case_band
 from botorch_res.study.parameters import Value
 from botorch_res.study.space import ParameterSpace
@@ -126,6 +127,23 @@ class StudyRecommendation:
         """The predicted worst case in the domain's coordinates, of shape ``d``."""
         best = self._prediction.best
         return self._prediction.space.domain.join(best.x, best.theta)
+
+    @cached_property
+    def regret(self) -> Regret:
+        """How much better the worst case of the best setting may be.
+
+        It is predicted by functions that agree with the trials, and is known as well as
+        the model knows the function.
+        """
+        prediction = self._prediction
+        regret = predict_regret(
+            prediction.model,
+            prediction.space.domain,
+            prediction.best.x,
+            prediction.maximize,
+            seed=prediction.seed,
+        )
+        return regret.scaled(prediction.unit)
 
     @cached_property
     def curve(self) -> dict[str, WorstCaseCurve]:

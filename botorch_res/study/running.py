@@ -34,6 +34,7 @@ from botorch.exceptions.errors import InputDataError
 
 from botorch_res.study.observations import check_noise, check_value
 from botorch_res.study.space import ParameterSpace
+from botorch_res.study.stopping import StoppingRule
 from botorch_res.study.storage import NOBODY, RUNNING, Trial
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class StudyLoop:
         executor: What evaluates it.
         max_attempts: How often to start the evaluation of one trial.
         max_failures: The number of failures in a row after which to stop.
+        stop: Tells whether to stop before the budget is spent.
         owner: The name of this process.
         under_way: The trials that are being evaluated.
         failures: The number of failures in a row so far.
@@ -71,6 +73,7 @@ class StudyLoop:
     executor: Executor
     max_attempts: int
     max_failures: int
+    stop: StoppingRule | None = None
     owner: str = field(default_factory=lambda: process_identity())
     under_way: dict[Future[Any], Trial] = field(default_factory=dict)
     failures: int = 0
@@ -114,7 +117,9 @@ class StudyLoop:
                 self.optimizer.give_back(taken)
 
     def _ask(self, budget: int) -> Trial | None:
-        """The next new trial, or ``None`` if the budget is spent."""
+        """The next new trial, or ``None`` if there is to be none."""
+        if self.stop is not None and self.stop(self.optimizer):
+            return None
         trials = self.optimizer.ask_many(1, owner=self.owner, limit=budget)
         return trials[0] if trials else None
 

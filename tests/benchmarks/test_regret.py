@@ -133,6 +133,35 @@ def test_records_are_those_of_the_problem(uninterrupted):
                         )
 
 
+def recommend_again(folder, output, *options):
+    arguments = ["recommend", "--folder", str(folder), "--output", str(output)]
+    assert main([*arguments, "--problems", "branin", *options]) == 0
+    return read_all(output)
+
+
+def test_recommendations_are_made_anew(uninterrupted, tmp_path):
+    """By the same rule they are the same; points and values never change."""
+    before = {
+        key: record
+        for key, record in read_all(uninterrupted).items()
+        if key[0].startswith("branin")
+    }
+    assert recommend_again(uninterrupted, tmp_path / "same") == before
+    folder = tmp_path / "other"
+    options = ("--num-functions", "2", "--strategies", RES)
+    found = recommend_again(uninterrupted, folder, *options)
+    assert sorted(found) == sorted(key for key in before if "/res" in key[0])
+    assert any(found[key]["recommended"] != before[key]["recommended"] for key in found)
+    for key, record in found.items():
+        assert record["points"] == before[key]["points"]
+    # They can be made anew again, but runs do not go on by another rule.
+    header, _ = read_unit(next(folder.glob("*/*/*.jsonl")))
+    assert header["settings"]["num_functions"] == 2
+    assert len(recommend_again(folder, tmp_path / "third")) == 4
+    with pytest.raises(SystemExit):
+        main(command(folder, [RES], iterations=4))
+
+
 def test_packed_units_are_read_and_gone_on_with(tmp_path):
     settings = Settings(iterations=1)
     unit = Unit("sinus_linear", "random", (0,), tmp_path, settings)
@@ -505,6 +534,12 @@ def test_wrong_arguments_are_explained(arguments, message, tmp_path, capsys):
         main([*common, *arguments])
     assert re.search(message, capsys.readouterr().err)
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_to_recommend(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"no records in .*empty\.jsonl"):
+        regret.recommend_again(tmp_path / "empty.jsonl", tmp_path, Settings())
 
 
 def test_wrong_folders_are_explained(tmp_path, capsys):
