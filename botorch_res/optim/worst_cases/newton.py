@@ -124,35 +124,44 @@ def _plane_step(
 
     If the free maximum is beyond some faces of the box, the maximum is on one of these
     faces. So one of its coordinates is the free maximum's, moved into the box, and the
-    other one is the best beside it. Where the model is not concave, this can go down.
-    So the best step along the first axis, with the best one beside it, is compared too.
+    other one is the best beside it. Where the model is not concave, the face is the one
+    that is met first on the way to the maximum of the model of ``solve_modified``. The
+    best of all faces could be across a valley, next to another maximum.
     """
     # One tensor for each component: contiguous ones are several times faster.
     a, b, _, c = (-hessian).flatten(-2).movedim(-1, 0).contiguous().unbind()
     g, h = gradient.movedim(-1, 0).contiguous().unbind()
     low, high = (bound.movedim(-1, 0).contiguous() for bound in (lower, upper))
     dtype = torch.finfo(hessian.dtype)
-    # As in ``solve_modified``.
-    first, second = a.abs(), c.abs()
-    size = torch.maximum(first, second)
+    size = torch.maximum(a.abs(), c.abs())
     floor = (size * dtype.eps**0.75).clamp_min(dtype.tiny**0.5)
-    first, second = torch.maximum(first, floor), torch.maximum(second, floor)
+    first, second = torch.maximum(a.abs(), floor), torch.maximum(c.abs(), floor)
     ratio = b / first
-    y = (h - ratio * g) / torch.maximum((c - ratio * b).abs(), floor)
-    x = torch.stack([g / first - ratio * y, g / first]).clamp(low[0], high[0])
-    y = y.clamp(low[1], high[1]).unsqueeze(0)
-    beside_y = ((g - b * y) / first).clamp(low[0], high[0])
-    beside_x = ((h - b * x) / second).clamp(low[1], high[1])
-    x, y = torch.cat([x, beside_y]), torch.cat([beside_x, y])
-    value = (g - 0.5 * a * x - b * y) * x + (h - 0.5 * c * y) * y
-    # A few comparisons are faster than ``argmax``.
-    best, best_x, best_y = value[0], x[0], y[0]
-    for i in (1, 2):
-        better = value[i] > best
-        best_x = torch.where(better, x[i], best_x)
-        best_y = torch.where(better, y[i], best_y)
-        best = torch.maximum(best, value[i])
-    return torch.stack([best_x, best_y]).movedim(0, -1)
+    pivot = c - ratio * b
+    free_y = (h - ratio * g) / torch.maximum(pivot.abs(), floor)
+    free_x = g / first - ratio * free_y
+    x, y = free_x.clamp(low[0], high[0]), free_y.clamp(low[1], high[1])
+    # How much of the way is inside the box; all of it if there is none to go.
+    share_x, share_y = (
+        torch.where(far == 0.0, 1.0, near / far)
+        for near, far in ((x, free_x), (y, free_y))
+    )
+    share = torch.minimum(share_x, share_y)
+    ahead_x, ahead_y = share * free_x, share * free_y
+    beside_x = ahead_y + (h - b * x - c * ahead_y) / second
+    beside_y = ahead_x + (g - b * y - a * ahead_x) / first
+    beside_x = beside_x.clamp(low[1], high[1])
+    beside_y = beside_y.clamp(low[0], high[0])
+    value, other = (
+        (g - 0.5 * a * u - b * v) * u + (h - 0.5 * c * v) * v
+        for u, v in ((x, beside_x), (beside_y, y))
+    )
+    is_concave = (a > 0.0) & (pivot > 0.0)
+    on_y = torch.where(is_concave, other > value, share_y < share_x)
+    x, y = torch.where(on_y, beside_y, x), torch.where(on_y, y, beside_x)
+    inside = share >= 1.0
+    x, y = torch.where(inside, free_x, x), torch.where(inside, free_y, y)
+    return torch.stack([x, y]).movedim(0, -1)
 
 
 def multiply(matrix: Tensor, vector: Tensor) -> Tensor:
