@@ -27,7 +27,7 @@ within two standard errors. Bad runs have a regret above 0.05.
 Commands, for the records of the second rule and for this file:
 
     OMP_NUM_THREADS=1 python -m benchmarks recommend --num-functions 16 \\
-        --problems within_model branin eggholder \\
+        --problems within_model branin \\
         --strategies res:num_samples=16 random \\
         --output benchmarks/results/recommendation
     python -m benchmarks pack --folder benchmarks/results/recommendation

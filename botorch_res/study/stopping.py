@@ -52,7 +52,7 @@ class RegretBelow:
             if found is not None:
                 limit, per_cent = (float(number) for number in found.groups())
                 return cls(limit, per_cent / 100.0)
-        except ValueError as error:
+        except (ValueError, InputDataError) as error:
             raise _not_a_rule(text) from error
         raise _not_a_rule(text)
 
