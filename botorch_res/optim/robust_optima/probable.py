@@ -31,9 +31,9 @@ from botorch_res.domain import RobustDomain
 from botorch_res.domain.arguments import Constraints
 from botorch_res.optim.robust_optima.recommend import mean_function
 from botorch_res.optim.robust_optima.robust_optimum import (
-    _candidates,
     _price,
     constrained_robust_optimum,
+    fill,
 )
 from botorch_res.optim.robust_optima.robust_problem import RobustProblem
 from botorch_res.optim.worst_cases.solver import WorstCaseSolver
@@ -250,7 +250,7 @@ def _order(value: Tensor, level: Tensor) -> Tensor:
 def _screened(problem: RobustProblem, probability: float) -> tuple[Tensor, Tensor]:
     """Choose promising points of a grid; return the grid's spacing, too."""
     part = problem.objective.domain.x
-    free, spacing, _ = _candidates(problem)
+    free, spacing, _ = fill(problem)
     points = part.inward(part.combine(free, part.rows.unsqueeze(-2)))
     points = points.reshape(-1, part.dim)
     value, level = _average(*problem.lower_bound(points), probability)
