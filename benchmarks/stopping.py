@@ -31,9 +31,9 @@ STRATEGY = "res:num_samples=16"
 LIMITS = (0.3, 0.1, 0.03)
 PROBABILITY = 0.95
 # The rule is applied after every so many evaluations.
-INTERVAL = 3
+INTERVAL = 5
 CASES = (
-    ("within model", "within_model", RESULTS / "regret", PAPER, 30),
+    ("within model", "within_model", RESULTS / "regret", PAPER, 20),
     ("Branin", "branin", RESULTS / "default_model", Settings(default_model=True), 20),
     (
         "Sinus + Linear",
