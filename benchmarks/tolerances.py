@@ -30,12 +30,7 @@ PEERS = {
     "worst_case_nei": "worst-case qLogNEI",
     "random": "random",
 }
-OTHERS = (
-    "sinus_linear_interval",
-    "gaussian_valleys",
-    "tolerance_rosenbrock",
-    "plateau_with_cliff",
-)
+OTHERS = ("gaussian_valleys", "tolerance_rosenbrock")
 TITLE = f"""# Tolerances: in one column or in two parts, and against other methods
 
 Robust regret of the recommended setting, in standard deviations of the function: median
@@ -65,14 +60,17 @@ NOTES = """
   of Thompson sampling end in the wrong valley.
 - Gaussian valleys: RES is best after half of the iterations and after all. After all,
   StableOpt is nearly as good.
+- Rosenbrock: RES is not best. After half of the iterations StableOpt with beta = 1 and
+  Thompson sampling are ahead; in the end all regrets are within 0.0025 standard
+  deviations, and RES has the largest median. Five seeds cannot tell the others apart.
 """
 PEERS_TITLE = """
 ## Against other methods
 
 All methods have the same model, seeds and initial points, and their recommendation is
 the robust optimum of the posterior mean. The first two problems are those above. In the
-others all hyperparameters are fitted at every step, and the first of the 10 seeds were
-run; there are five initial points, except one for Sinus + Linear. Worst-case qLogNEI is
+others all hyperparameters are fitted at every step, and there are five initial points.
+Rows with fewer seeds have the first ones, for want of time. Worst-case qLogNEI is
 BoTorch's `qLogNoisyExpectedImprovement` with the risk measure `WorstCase`, equal to
 that of `InputPerturbation`, with all perturbations of a finite set, or 32 of a box. It
 says what to set, and the worst deviation by the posterior mean is evaluated. StableOpt
