@@ -72,10 +72,10 @@ class LocalPolynomials:
             self.sample_shape.numel(), device=bounds.device
         )
         # The coefficients of all functions, one place after the other, and where those
-        # of each function begin; along the second axis places are next to each other.
+        # of each function begin. Along the second axis places are next to each other.
         self.coefficients = table.flatten(0, -3)
         self.begin = own.view(*self.sample_shape, 1)
-        self.strides = own.new_tensor([sizes[1], 1])
+        self.row_length = sizes[1]
         self.powers = _derivatives_of_powers(bounds)
 
     def derivative_table(self, columns: Tensor) -> LocalDerivatives:
@@ -105,7 +105,8 @@ class LocalPolynomials:
         place = at.round().fmax(torch.zeros_like(self.last)).fmin(self.last)
         offset = at - place
         offset = torch.where(offset.abs() <= REACH, offset, torch.nan)
-        index = self.begin + (place.long() * self.strides).sum(dim=-1)
+        row, column = place.long().unbind(-1)
+        index = self.begin + self.row_length * row + column
         around = self.coefficients.index_select(0, index.flatten())
         powers = offset.unsqueeze(-1).expand(*offset.shape, DEGREE).cumprod(dim=-1)
         powers = torch.cat([torch.ones_like(powers[..., :1]), powers], dim=-1)
