@@ -9,16 +9,26 @@ Steps take turns in one process, in CPU time on one thread. Rows that are in
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable
 from functools import partial
+from itertools import product
+from typing import Any
 
 import torch
+from botorch.exceptions.warnings import BotorchWarning
 from botorch.models import ModelListGP, SingleTaskGP
 from torch import Tensor
 
 from benchmarks.report import RESULTS, Table, alternate, run_sections
-from botorch_res import RobustDomain, optimize_robust_acqf, qRobustEntropySearch
+from botorch_res import (
+    RobustDomain,
+    optimize_robust_acqf,
+    qRobustEntropySearch,
+    test_functions,
+)
 from botorch_res.optim import constrained_robust_optimum
+from botorch_res.strategies import make_strategy
 from tests.acquisition.statements import errors_of
 from tests.constrained_problems import compare, random_pair
 from tests.problems import make_kernel, unit_domain
@@ -28,6 +38,15 @@ TITLE = """# Constraints that hold in the worst case
 
     OMP_NUM_THREADS=1 python -m benchmarks.constrained
 """
+NUM_STEPS, NUM_SEEDS = 20, 20
+PROBLEMS = (
+    "RobustIslands",
+    "SwingingObstacle",
+    "ConstrainedPolynomial",
+    "WeldedBeam",
+    "Cantilever",
+)
+STRATEGIES = ("res", "stable_opt", "thompson", "worst_case_nei", "random")
 NUM_FUNCTIONS = 8
 NUM_DATA = 20
 NUM_THETAS = 12
@@ -173,6 +192,65 @@ def measure(x_dim: int, thetas: str, num_constraints: int, repeats: int) -> list
     return [f"{step[0]:.2f}", f"{step[1]:.2f}", *ratios]
 
 
+def run(problem: Any, name: str, seed: int) -> tuple[float, float]:
+    """Run a strategy on a problem with constraints.
+
+    Args:
+        problem: The problem.
+        name: The strategy.
+        seed: The seed of the run.
+
+    Returns:
+        How much worse the recommended setting is than the robust optimum, and how much
+        it violates the constraints in the worst case; both at least zero.
+    """
+    domain = problem.domain
+    strategy = make_strategy(
+        name, domain, maximize=False, constraints=problem.constraints, seed=seed
+    )
+    start = 2 * domain.dim
+    X = domain.sample(start, seed=seed)
+
+    def evaluate(points: Tensor) -> Tensor:
+        values = problem(points).unsqueeze(-1)
+        return torch.cat([values, problem.evaluate_slack(points)], dim=-1)
+
+    # A sequence of random points, and not the first one of many.
+    others = domain.sample(start + NUM_STEPS, seed=seed)[start:]
+    for i in range(NUM_STEPS):
+        if name == "random":
+            new = others[i : i + 1]
+        else:
+            new = strategy.propose(X, evaluate(X), seed=1000 * seed + i)
+        X = torch.cat([X, new])
+    with warnings.catch_warnings():
+        # If no setting is probable enough, the closest one counts.
+        warnings.simplefilter("ignore", BotorchWarning)
+        x = strategy.recommend(X, evaluate(X)).x
+    regret = float(problem.worst_case_value(x)) - problem.robust_optimal_value
+    violation = -float(problem.worst_case_slack(x).min())
+    return max(0.0, regret), max(0.0, violation)
+
+
+def compare_strategies(problem: str, name: str, num_seeds: int) -> list[str]:
+    """A row of the table of regret.
+
+    Args:
+        problem: The name of the problem.
+        name: The strategy.
+        num_seeds: The number of runs.
+
+    Returns:
+        The median and the 90 % quantile of the regret and of the violation, and how
+        many of the settings are robustly feasible.
+    """
+    make = getattr(test_functions, problem)
+    found = torch.tensor([run(make(), name, seed) for seed in range(num_seeds)]).T
+    levels = torch.tensor([0.5, 0.9])
+    cells = [f"{float(q):.2g}" for part in found for q in part.quantile(levels)]
+    return [*cells, f"{int((found[1] == 0.0).sum())} of {num_seeds}"]
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -214,6 +292,19 @@ def main() -> None:
                 ["d_x", "theta", "constraints"],
                 ["step, s", "without, s", "construct", "evaluate", "step"],
                 {size: partial(measure, *size, repeats) for size in sizes},
+            ),
+            "regret": lambda: Table(
+                f"What is recommended after {NUM_STEPS} steps (before these, twice as "
+                f"many points as columns), in {NUM_SEEDS} runs without noise: medians "
+                "and 90 % quantiles of the regret, zero if the worst case is better than "
+                "the robust optimum, and of the violation, and how many settings are "
+                "robustly feasible. The probability asked for is 0.95.",
+                ["problem", "strategy"],
+                ["regret", "90 %", "violation", "90 %", "feasible"],
+                {
+                    key: partial(compare_strategies, *key, NUM_SEEDS)
+                    for key in product(PROBLEMS[: 1 if quick else None], STRATEGIES)
+                },
             ),
         },
         arguments.sections,

@@ -1,5 +1,10 @@
 from benchmarks import constrained
-from benchmarks.constrained import compare_variances, count_hits, measure
+from benchmarks.constrained import (
+    compare_strategies,
+    compare_variances,
+    count_hits,
+    measure,
+)
 
 
 def test_rows_of_the_tables(monkeypatch):
@@ -15,3 +20,11 @@ def test_rows_of_the_tables(monkeypatch):
     cells = [float(cell) for cell in measure(1, "finite", 1, 1)]
     assert len(cells) == 5
     assert min(cells) > 0
+
+
+def test_runs_of_strategies(monkeypatch):
+    monkeypatch.setattr(constrained, "NUM_STEPS", 2)
+    for name in ("random", "thompson"):
+        *cells, feasible = compare_strategies("SwingingObstacle", name, 2)
+        assert all(float(cell) >= 0 for cell in cells)
+        assert feasible.endswith(" of 2")
