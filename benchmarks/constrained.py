@@ -296,9 +296,9 @@ def main() -> None:
             "regret": lambda: Table(
                 f"What is recommended after {NUM_STEPS} steps (before these, twice as "
                 f"many points as columns), in {NUM_SEEDS} runs without noise: medians "
-                "and 90 % quantiles of the regret, zero if the worst case is better than "
-                "the robust optimum, and of the violation, and how many settings are "
-                "robustly feasible. The probability asked for is 0.95.",
+                "and 90 % quantiles of the regret, zero if the worst case is better "
+                "than the robust optimum, and of the violation, and how many settings "
+                "are robustly feasible. The probability asked for is 0.95.",
                 ["problem", "strategy"],
                 ["regret", "90 %", "violation", "90 %", "feasible"],
                 {

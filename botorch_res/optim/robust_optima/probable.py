@@ -34,6 +34,8 @@ from botorch_res.optim.robust_optima.robust_optimum import (
     _price,
     constrained_robust_optimum,
     fill,
+    in_rows,
+    select_starts,
 )
 from botorch_res.optim.robust_optima.robust_problem import RobustProblem
 from botorch_res.optim.worst_cases.solver import WorstCaseSolver
@@ -53,6 +55,8 @@ NUM_CENTERS = 4
 POINTS_PER_COLUMN = 8
 NUM_ROUNDS = 12
 SHRINKAGE = 0.55
+# The largest number of candidates to screen, and how many of them are looked at.
+MAX_CANDIDATES, NUM_STARTS = 1024, 32
 # The price of a violation in the screening, see ``robust_optimum.py``.
 SCREENING_PENALTY = 10.0
 
@@ -250,13 +254,12 @@ def _order(value: Tensor, level: Tensor) -> Tensor:
 def _screened(problem: RobustProblem, probability: float) -> tuple[Tensor, Tensor]:
     """Choose promising points of a grid; return the grid's spacing, too."""
     part = problem.objective.domain.x
-    free, spacing, _ = fill(problem)
-    points = part.inward(part.combine(free, part.rows.unsqueeze(-2)))
-    points = points.reshape(-1, part.dim)
+    free, spacing, _ = fill(problem, MAX_CANDIDATES)
+    candidates = in_rows(part, free)
+    points = candidates.reshape(-1, part.dim)
     value, level = _average(*problem.lower_bound(points), probability)
     merit = _price(problem, value, level, SCREENING_PENALTY).merit(value, level)
-    count = min(POINTS_PER_COLUMN * NUM_CENTERS, len(points))
-    return points[merit.topk(count, largest=False).indices], spacing
+    return select_starts(part, candidates, merit, spacing, NUM_STARTS), spacing
 
 
 def _around(
