@@ -104,6 +104,16 @@ class TestRun:
                 100 * trial.parameters["friction"] - trial.parameters["force"] / 100
             )
 
+    def test_stops_early(self, folder):
+        rule = "regret < 1e9 with 50 %"
+        arguments = (*PRESS_RUN, "--storage", "press.db", "--iterations", "30")
+        result = call(*arguments, "--stop", rule)
+        assert result.exit_code == 0
+        assert "Regret: " in result.output
+        assert " on average, at most " in result.output
+        optimizer = RobustOptimizer.open("press.db")
+        assert optimizer.num_told == optimizer.num_initial
+
     def test_several_processes(self, folder):
         """Ctrl-C ends them all at once, and the rest is done later."""
         arguments = ("run", "press_module:slow", "--domain", "press.toml", *RANDOM)
@@ -201,6 +211,7 @@ class TestRun:
                 "but it has the signature (friction): got an unexpected keyword argu",
             ),
             (("run", "branin", "--strategy", "magic"), "got 'magic'"),
+            (("run", "branin", "--stop", "soon"), "with 95 %', or a function"),
             (
                 ("run", "branin", "--plot", "no/b.png"),
                 "There is no folder no for b.png",
