@@ -30,10 +30,10 @@ TITLE = """# What listed rows cost
     OMP_NUM_THREADS=1 python -m benchmarks.mixed_cost
 
 A step constructs the acquisition function and finds one candidate (8 restarts, up to
-eight times as many at first if x is mixed, 256 raw samples). It has n rows of one listed column, and one
-free column each of x and theta. It is compared with the same step of n problems of
-these two free columns alone, as a batch of n models. Each model has t = 20
-observations, and C = 16 samples.
+eight times as many at first if x is mixed, 256 raw samples). It has n rows of one
+listed column, and one free column each of x and theta. It is compared with the same
+step of n problems of these two free columns alone, as a batch of n models. Each model
+has t = 20 observations, and C = 16 samples.
 """
 NUM_DATA = 20
 NUM_SAMPLES = 16
