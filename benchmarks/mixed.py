@@ -42,18 +42,20 @@ Commands, for the records and for this file:
     python -m benchmarks pack --folder benchmarks/results/mixed
     python -m benchmarks.mixed
 
-Rows of six seeds are for want of time: then `--seeds 0-5` was given for one of them.
+The points of StableOpt and of random search are older than those of RES. Their
+recommendations were made anew by `python -m benchmarks recommend`.
 
 """
 NOTES = """
 - Snap hook: in levels, the best thickness of POM is far from its best level, and the
-  choice between steel and POM, which are nearly equal in ranges, becomes easy. All runs
-  in levels end at or next to the best level, which is as near as they can come. Most
-  runs in ranges come nearer, but one of them still believes in POM.
-- Switching modes: a setting at the end of the range is nearly as good as the best one,
-  and many runs end there. It is a level, too.
+  choice between steel and POM, which are nearly equal in ranges, becomes easy. Nearly
+  all runs in levels end at the best level, which is as near as they can come. In
+  ranges most runs come much nearer; the others end with the second best material.
+- Switching modes: a setting at the end of the range, 0.018 above the best one, is a
+  level, too, and both forms end there in most runs. In ranges this takes 15 iterations
+  in the median, in levels 25.
 - Motor catalogue: the motors are listed. Only what nature chooses is cut into levels,
-  so that nothing is lost by them, except time.
+  so that nothing is lost by them. Both forms find the best motor in all runs.
 """
 
 
