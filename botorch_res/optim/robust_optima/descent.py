@@ -82,11 +82,6 @@ class Front:
         known = theta.unsqueeze(-2).expand(*theta.shape[:-1], NUM_FOLLOWED, -1)
         self.branches = self.other = solver.branches(x, num_branches, known)
 
-    @property
-    def worst_value(self) -> Tensor:
-        """The ``sample_shape x b`` values of the highest branches."""
-        return self.branches.value.amax(dim=-1)
-
     def models(self, x: Tensor) -> Branches:
         """The branches, and the worst case of the other points, in the free columns.
 
