@@ -47,10 +47,10 @@ TITLE = f"""# Stopping by the predicted regret
 
     OMP_NUM_THREADS=1 python -m benchmarks.stopping
 
-Recorded runs of `{STRATEGY}` are stopped when the regret of the recommendation is below
-a limit with a probability of 95 %, by 64 functions that agree with the data. The rule
-is applied after every {INTERVAL} evaluations, from five on. Limits and regrets are in
-standard deviations of the function. "Kept": the share of the stopped runs whose true
+Recorded runs of `{STRATEGY}` are stopped when the regret of the recommendation is
+below a limit with a probability of 95 %, by 64 functions that agree with the data. The
+rule is applied after every {INTERVAL} evaluations, from five on. Limits and regrets are
+in standard deviations of the function. "Kept": the share of the stopped runs whose true
 regret is within the limit, with its standard error. The functions "within model" are
 drawn from the prior of the model; those of the other problems have the default model.
 

@@ -85,6 +85,15 @@ def test_accuracy_against_brute_force(box, num_thetas, problems):
     assert kinks >= 0.1 * 8 * problems
 
 
+def test_many_rows_share_the_candidates():
+    """Else fifty rows in many columns take all memory."""
+    samples, _ = random_samples(5, 0, num_samples=1)
+    choices = {3: [i / 49 for i in range(50)]}
+    domain = unit_domain(4, 1, x_choices=choices)
+    candidates, _, _ = fill(RobustProblem(WorstCaseSolver(samples, domain)))
+    assert 2 * 4096 < 50 * len(candidates) <= 4 * 4096
+
+
 def test_starts_are_not_neighbours():
     """The best candidate, and others that are further away than its neighbours."""
     samples, _ = random_samples(3, 21)

@@ -70,7 +70,8 @@ MAX_STARTS_PER_COLUMN = 16
 # How many of the best candidates per start are looked at to find starts that are not
 # neighbours. On the same functions two are as good.
 POOL_PER_START = 8
-# There are as many starts as for this many rows of listed values, the best of all rows.
+# There are as many starts as for this many rows of listed values, the best of all rows,
+# and at most as many candidates.
 MAX_ROWS = 4
 # Candidates closer than this many spacings are neighbours: the next ones along axes and
 # diagonals. On the same functions it makes no difference to allow neighbours.
@@ -264,7 +265,8 @@ def fill(
     bounds = domain.x.free_bounds
     width = bounds[1] - bounds[0]
     dim = len(width)
-    max_points = round(max_candidates * effort)
+    rows = max(1.0, len(domain.x.rows) / MAX_ROWS)
+    max_points = max(1, round(max_candidates * effort / rows))
     scale = problem.lengthscale(domain.x)
     counts = grid_counts(scale, width, CANDIDATE_DENSITY * effort, max_points)
     num_starts = round(math.prod(0.5 + STARTS_PER_POINT * n for n in counts))

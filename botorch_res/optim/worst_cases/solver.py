@@ -193,8 +193,12 @@ class WorstCaseSolver:
         Returns:
             ``sample_shape x b`` values.
         """
-        parts = [self.search.inside(self.table(part)) for part in self._chunks(x)]
-        return torch.cat([part.amax(dim=-1) for part in parts], dim=-1)
+        # Only the largest values of a chunk are kept.
+        parts = [
+            self.search.inside(self.table(part)).amax(dim=-1)
+            for part in self._chunks(x)
+        ]
+        return torch.cat(parts, dim=-1)
 
     def _chunks(self, x: Tensor) -> tuple[Tensor, ...]:
         """Cut controllable parts into chunks whose tables fit into memory."""
