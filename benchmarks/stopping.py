@@ -7,7 +7,6 @@ rule ``regret < limit with 95 %`` after every few evaluations, and writes
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -131,5 +130,4 @@ def write_table(output: Path) -> Path:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     print(write_table(RESULTS / "stopping.md"))

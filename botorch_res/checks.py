@@ -76,6 +76,19 @@ def check_number(name: str, value: Any, least: Any) -> None:
         )
 
 
+def check_probability(name: str, value: Any) -> None:
+    """Raise an error unless a value is a probability that is not zero.
+
+    Args:
+        name: The argument's name.
+        value: Its value.
+    """
+    if not is_number(value) or not 0.0 < value <= 1.0:
+        raise InputDataError(
+            f"Expected `{name}` to be a number above 0 and at most 1, got {value!r}."
+        )
+
+
 def check_seed(seed: Any, optional: bool = True) -> None:
     """Raise an error unless a seed is a whole number that every generator accepts.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from benchmarks.baselines.non_robust import NonRobustStrategy
 from botorch_res.checks import at_least
-from botorch_res.optim.acquisition.ascent import advance, begin
+from botorch_res.optim.robust_optima.ascent import advance, begin
 from botorch_res.sampling import BatchFunction, draw_fourier_samples
 from botorch_res.strategies import register_strategy
 

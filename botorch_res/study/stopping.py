@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from botorch.exceptions.errors import InputDataError
 
-from botorch_res.checks import check_number
-from botorch_res.optim.robust_optima.regret import check_probability
+from botorch_res.checks import check_number, check_probability
 
 if TYPE_CHECKING:
     from botorch_res.study.optimizer import RobustOptimizer

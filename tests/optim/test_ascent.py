@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from botorch_res.optim.acquisition.ascent import advance, begin
+from botorch_res.optim.robust_optima.ascent import advance, begin
 from botorch_res.optim.tuples import select
 
 DOUBLE = {"dtype": torch.double}

@@ -80,9 +80,7 @@ def test_bad_input():
     with pytest.raises(InputDataError, match="`num_samples` to be a whole number"):
         predict_regret(model, domain, x, num_samples=0)
     regret = Regret(torch.ones(3))
-    with pytest.raises(
-        InputDataError, match=r"`level` to be a probability .* got 1\.5"
-    ):
+    with pytest.raises(InputDataError, match=r"`level` to be a number .* got 1\.5"):
         regret.quantile(1.5)
     with pytest.raises(InputDataError, match="`limit` to be a finite number"):
         regret.probability(-1.0)

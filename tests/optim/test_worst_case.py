@@ -1,5 +1,6 @@
 import itertools
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -458,3 +459,24 @@ def test_branches_in_rows_of_theta():
         torch.testing.assert_close(found, theta, rtol=0.0, atol=0.05)
         rows = ALL_KINDS.theta.distances_to_rows(branches.theta).amin(dim=-1)
         assert rows.max() == 0.0
+
+
+def test_a_bound_keeps_no_tables(monkeypatch):
+    """Only the largest values: the tables of all chunks may not fit into memory."""
+    samples, _ = random_samples(2, 0)
+    thetas = torch.linspace(0.0, 1.0, 50, dtype=torch.double).unsqueeze(-1)
+    solver = WorstCaseSolver(samples, unit_domain(1, 1, theta_choices=thetas))
+    x = solver.domain.x.sample(40, seed=0)
+    expected = solver.table(x).amax(dim=-1)
+    make_table, tables = solver.table, []
+
+    def table(part):
+        assert sum(own() is not None for own in tables) == 0
+        values = make_table(part)
+        tables.append(weakref.ref(values))
+        return values
+
+    solver.table = table
+    monkeypatch.setattr(memory, "MAX_ELEMENTS", 10 * samples.num_samples * 50)
+    torch.testing.assert_close(solver.lower_bound(x), expected)
+    assert len(tables) == 4

@@ -14,6 +14,7 @@ from botorch_res.models import BayesianGP, ExactGPView
 from botorch_res.sampling import draw_fourier_samples
 from botorch_res.seeding import derive_seed
 from botorch_res.strategies import make_strategy
+from botorch_res.strategies.recommendation import worst_case_band
 from botorch_res.strategies.worst_case_improvement import WorstCaseImprovement
 from tests.problems import Draws
 from tests.strategies.options import QUICK
@@ -93,7 +94,13 @@ def test_recommendation():
     assert torch.equal(found.x, best.x)
     assert best.constraint_value.shape == (2,)
     assert 0.0 <= best.probability <= 1.0
-    assert found.lower <= found.upper
+    # The objective's worst case there is that of a model of the objective alone.
+    objective = MODEL(X, Y[:, :1], None, BOX.bounds)
+    band = worst_case_band(objective, DOMAIN, found.x.unsqueeze(0), maximize=False)
+    for name in ("value", "lower", "upper"):
+        assert getattr(found, name) == pytest.approx(float(getattr(band, name)))
+    assert torch.equal(found.theta, band.theta[0])
+    assert found.lower < found.value < found.upper
     plain = make("random", constraints=None).recommend(X, Y[:, :1])
     assert plain.probable is None
 

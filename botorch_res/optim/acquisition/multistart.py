@@ -16,7 +16,7 @@ from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.domain import DomainPart, RobustDomain
-from botorch_res.optim.acquisition.ascent import Feasible, advance, begin
+from botorch_res.optim.robust_optima.ascent import Feasible, advance, begin
 from botorch_res.optim.tuples import select
 
 # How often the listed values are chosen anew before a local search. On 18 random

@@ -22,7 +22,7 @@ from botorch.utils.transforms import normalize, unnormalize
 from torch import Tensor
 
 from botorch_res.models import ExactGPView
-from botorch_res.optim.acquisition.ascent import Feasible, advance, begin
+from botorch_res.optim.robust_optima.ascent import Feasible, advance, begin
 from botorch_res.optim.robust_optima.robust_optimum import (
     RobustOptimum,
     fill,

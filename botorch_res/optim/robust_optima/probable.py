@@ -20,13 +20,17 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
-from botorch.exceptions.errors import InputDataError
 from botorch.exceptions.warnings import BotorchWarning
 from botorch.models.model import Model
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
-from botorch_res.checks import check_number, check_seed, check_type, is_number
+from botorch_res.checks import (
+    check_number,
+    check_probability,
+    check_seed,
+    check_type,
+)
 from botorch_res.domain import RobustDomain
 from botorch_res.domain.arguments import Constraints
 from botorch_res.optim.robust_optima.recommend import mean_function
@@ -130,11 +134,7 @@ def recommend_under_constraints(
     check_constraints(constraints)
     check_number("num_samples", num_samples, 2)
     check_seed(seed)
-    if not is_number(probability) or not 0.0 < probability <= 1.0:
-        raise InputDataError(
-            "Expected `probability` to be a number above 0 and at most 1, got "
-            f"{probability!r}."
-        )
+    check_probability("probability", probability)
     domain = domain.restricted(fixed_features, inequality_constraints)
     readings = read_outputs(model, constraints, objective_index, maximize)
     members = readings[0].view.batch_shape.numel()

@@ -10,7 +10,12 @@ from botorch.exceptions.errors import InputDataError
 from botorch.models.model import Model
 from torch import Tensor
 
-from botorch_res.checks import check_number, check_seed, check_type, is_number
+from botorch_res.checks import (
+    check_number,
+    check_probability,
+    check_seed,
+    check_type,
+)
 from botorch_res.domain import RobustDomain
 from botorch_res.models import ExactGPView
 from botorch_res.optim.robust_optima.robust_optimum import robust_optimum
@@ -124,16 +129,3 @@ def predict_regret(
         # The search may miss an optimum that is better than x, and then finds worse.
         best = robust_optimum(solver).value
         return Regret((worst - best).clamp_min(0.0).flatten())
-
-
-def check_probability(name: str, value: object) -> None:
-    """Raise an error unless a value is a probability between 0 and 1.
-
-    Args:
-        name: The argument's name.
-        value: Its value.
-    """
-    if not is_number(value) or not 0.0 < value < 1.0:  # type: ignore[operator]
-        raise InputDataError(
-            f"Expected `{name}` to be a probability between 0 and 1, got {value!r}."
-        )
