@@ -310,7 +310,8 @@ class RobustOptimizer:
 
         Args:
             parameters: The parameters by name, or all values in order. With a
-                tolerance, the value that came out, not the one that was set.
+                tolerance, the value that came out, not the one that was set. A name
+                is told as a text, not by its place in the list.
             value: The observed value.
             noise: The standard deviation of its noise, if known.
 
